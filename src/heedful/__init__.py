@@ -1,0 +1,41 @@
+"""heedful: the Transformer as software people can use.
+
+>>> import heedful
+>>> translator = heedful.load("runs/dates/best")            # doctest: +SKIP
+>>> translator.translate(["15. November 2026"], beam=4)     # doctest: +SKIP
+['2026-11-15']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedful.decoding.translator import Translator as Translator
+    from heedful.errors import HeedfulError as HeedfulError
+    from heedful.models.seq2seq import make_model as make_model
+
+__version__ = "0.1.0"
+
+# Imported when first used, so that `import heedful` (and `heedful --help`) does not wait for PyTorch.
+_WHERE = {
+    "Translator": "heedful.decoding.translator",
+    "HeedfulError": "heedful.errors",
+    "make_model": "heedful.models.seq2seq",
+}
+__all__ = ["HeedfulError", "Translator", "load", "make_model"]
+
+
+def load(folder: str, device: str = "cpu") -> Translator:
+    """A trained model from its directory, ready to use."""
+    from heedful.decoding.translator import Translator
+
+    return Translator.load(folder, device)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        import importlib
+
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'heedful' has no attribute '{name}'")

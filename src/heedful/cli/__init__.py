@@ -1,0 +1,60 @@
+"""The command line: one file a verb, and one place where errors become sentences and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from heedful.cli.evaluate import evaluate
+from heedful.cli.info import info
+from heedful.cli.recipes import recipes
+from heedful.cli.train import train
+from heedful.cli.translate import translate
+from heedful.errors import HeedfulError, UsageError
+
+app = typer.Typer(
+    help="The Transformer as software people can use: train, translate, evaluate.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+for verb in (train, translate, evaluate, recipes, info):
+    app.command(epilog=getattr(verb, "examples", None))(verb)
+
+
+@app.callback()
+def options(debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error.")) -> None:
+    """Options of every verb."""
+
+
+def main() -> None:
+    """Run the command line: exit code 0 when done, 1 when it failed, 2 when it was asked for something impossible."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        app(args=arguments, prog_name="heedful")
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except HeedfulError as error:
+        if debug:
+            raise
+        fail(str(error), 2 if isinstance(error, UsageError) else 1)
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        fail("interrupted", 1)
+    except Exception as error:
+        if debug:
+            raise
+        fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1)
+
+
+def fail(message: str, code: int) -> None:
+    """One sentence on standard error, and out."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,28 @@
+"""`heedful info`: what a model directory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def info(model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")]) -> None:
+    """Show a model's card and its parameters, part by part."""
+    from heedful.decoding.translator import Translator
+
+    translator = Translator.load(model)
+    typer.echo(translator.card)
+    counts = translator.model.parameters_by_part()
+    for part, count in counts.items():
+        typer.echo(f"{part.replace('_', ' '):18} {count:>12,}")
+    typer.echo(f"{'all':18} {sum(counts.values()):>12,}")
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    typer.echo(f"vocabulary         {source.size:,}" + ("" if source is target else f" → {target.size:,}"))
+
+
+info.examples = """Example:
+
+`heedful info runs/dates/best`
+"""  # type: ignore[attr-defined]

@@ -1,0 +1,26 @@
+"""`heedful recipes`: what can be trained by name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in full.")] = None) -> None:
+    """List the shipped recipes, or show one with every value it settles."""
+    from heedful.recipes import load_recipe, shipped_recipes
+
+    if name is not None:
+        typer.echo(load_recipe(name).to_toml(), nl=False)
+        return
+    for known in shipped_recipes():
+        typer.echo(f"{known:14} {load_recipe(known).about}")
+
+
+recipes.examples = """Examples:
+
+`heedful recipes`
+
+`heedful recipes translation > mine.toml`
+"""  # type: ignore[attr-defined]

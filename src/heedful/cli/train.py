@@ -1,0 +1,50 @@
+"""`heedful train`: a recipe in, a run directory out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (see `heedful recipes`) or a TOML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Values to use instead of the recipe's.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="The run directory [default: runs/RECIPE].")] = None,
+) -> None:
+    """Train a model, or continue where an earlier run of the same command stopped."""
+    from heedful.recipes import load_recipe
+    from heedful.training.run import train as train_recipe
+
+    settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
+    folder = run or Path("runs") / settled.name
+    results = train_recipe(settled, folder)
+    for name in ("best", "final"):
+        for split, scores in results[name].items():
+            typer.echo(
+                f"{name:5} {split:10}  BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}  "
+                f"exact match {scores['exact']:.2f} %  perplexity {scores['perplexity']:.3f}"
+            )
+    typer.echo(f"\nmodels   {folder / 'best'}  {folder / 'final'}")
+    typer.echo(f"report   {folder / 'report.html'}")
+    typer.echo(f'next     heedful translate {folder / "best"} "…"')
+
+
+def _absolute(override: str) -> str:
+    """File names as the run remembers them: whole, so that it continues from any directory."""
+    key, equals, value = override.partition("=")
+    named = key.startswith("data.") and key.endswith(("source", "target")) or key == "tokenizer.file"
+    return f"{key}={Path(value).expanduser().absolute()}" if named and value else override
+
+
+train.examples = """Examples:
+
+`heedful train dates`
+
+`heedful train translation data.source=train.en data.target=train.de --run runs/en-de`
+
+`heedful train translation data.source=pairs.tsv model.preset=base training.steps=50000`
+"""  # type: ignore[attr-defined]

@@ -1,0 +1,193 @@
+"""Batches of similar length under a token budget, in an order that depends on the seed and the epoch alone.
+
+Because nothing else decides the order, a position in the data is just (epoch, batch), and any process can compute any
+other's batches.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.data.store import ParallelStore
+from heedful.text import Tokenizer
+
+POOL = 1 << 20  # pairs sorted by length together
+Indices = NDArray[np.int64]
+
+
+def plan_epoch(
+    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], batch_tokens: int, seed: int, epoch: int
+) -> Iterator[Indices]:
+    """Batches of pair indices whose padded size, on the longer side, is at most `batch_tokens` (or one pair).
+
+    Every pair comes exactly once: shuffled, sorted by length inside large pools, cut, and the cuts shuffled.
+    """
+    chance = np.random.default_rng([seed, epoch])
+    order = chance.permutation(len(source_lengths))
+    for start in range(0, len(order), POOL):
+        pool = order[start : start + POOL]
+        pool = pool[np.lexsort((source_lengths[pool], target_lengths[pool]))]
+        widths = np.maximum(source_lengths[pool], target_lengths[pool]) + 1  # begin or end takes one more
+        cuts = [0]
+        while cuts[-1] < len(pool):
+            ahead = widths[cuts[-1] : cuts[-1] + max(1, batch_tokens // int(widths[cuts[-1]]))]
+            sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # grows with every pair
+            cuts.append(cuts[-1] + max(1, int(np.searchsorted(sizes, batch_tokens, side="right"))))
+        for cut in chance.permutation(len(cuts) - 1):
+            yield pool[cuts[cut] : cuts[cut + 1]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs as padded tensors: source (B, L) with its mask, target input and output (B, T), and how many are real."""
+
+    source: Tensor
+    source_mask: Tensor
+    target_in: Tensor  # begin, then the target
+    target_out: Tensor  # the target, then end
+    target_mask: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        return Batch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that frame a sequence, of each side."""
+
+    source_pad: int
+    source_eos: int
+    target_pad: int
+    target_bos: int
+    target_eos: int
+
+
+def special_ids(source: Tokenizer, target: Tokenizer) -> SpecialIds:
+    """The framing ids of two tokenizers."""
+    return SpecialIds(source.pad, source.eos, target.pad, target.bos, target.eos)
+
+
+def frame(rows: list[NDArray[np.uint32]], pad: int, before: int | None, after: int | None) -> tuple[Tensor, Tensor]:
+    """Rows of ids, framed and padded: (B, L) ids and (B, L) mask."""
+    extra = (before is not None) + (after is not None)
+    ids = np.full((len(rows), max(len(row) for row in rows) + extra), pad, dtype=np.int64)
+    lengths = np.fromiter((len(row) + extra for row in rows), dtype=np.int64, count=len(rows))
+    first = 0 if before is None else 1
+    for index, row in enumerate(rows):
+        ids[index, first : first + len(row)] = row
+    if before is not None:
+        ids[:, 0] = before
+    if after is not None:
+        ids[np.arange(len(rows)), lengths - 1] = after
+    return torch.from_numpy(ids), torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None])
+
+
+def collate(sources: list[NDArray[np.uint32]], targets: list[NDArray[np.uint32]], special: SpecialIds) -> Batch:
+    """Pairs of id rows as one padded batch."""
+    source_ids, source_mask = frame(sources, special.source_pad, None, special.source_eos)
+    target_in, target_mask = frame(targets, special.target_pad, special.target_bos, None)
+    target_out, _ = frame(targets, special.target_pad, None, special.target_eos)
+    return Batch(source_ids, source_mask, target_in, target_out, target_mask)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far the data has been read: batches taken of an epoch."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def batches_from(
+    store: ParallelStore,
+    special: SpecialIds,
+    batch_tokens: int,
+    seed: int,
+    position: Position,
+    rank: int = 0,
+    world: int = 1,
+) -> Iterator[tuple[Position, Batch | None]]:
+    """This process's share of every batch from `position` on, for ever, each with the position after it.
+
+    A batch is dealt out to the processes pair by pair, so none sees another's; a share may be empty (None).
+    """
+    epoch, skip = position.epoch, position.batch
+    while True:
+        plan = plan_epoch(store.source.lengths, store.target.lengths, batch_tokens, seed, epoch)
+        for number, indices in enumerate(plan, 1):
+            if number <= skip:
+                continue
+            mine = indices[rank::world]
+            sources, targets = [store.source[i] for i in mine], [store.target[i] for i in mine]
+            yield Position(epoch, number), collate(sources, targets, special) if len(mine) else None
+        epoch, skip = epoch + 1, 0
+
+
+T = TypeVar("T")
+
+
+class Prefetch(Generic[T]):
+    """An iterator run ahead in a thread, which also tells how long its reader had to wait."""
+
+    def __init__(self, items: Iterator[T], ahead: int = 8) -> None:
+        self.queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
+        self.stop = threading.Event()
+        self.waited = 0.0
+        self.thread = threading.Thread(target=self._fill, args=(items,), daemon=True)
+        self.thread.start()
+
+    def _fill(self, items: Iterator[T]) -> None:
+        try:
+            for item in items:
+                if not self._put((item, None)):
+                    return
+            self._put((None, StopIteration()))
+        except BaseException as error:  # handed to the reader, whose error it is
+            self._put((None, error))
+
+    def _put(self, entry: tuple[T | None, BaseException | None]) -> bool:
+        while not self.stop.is_set():
+            try:
+                self.queue.put(entry, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def __iter__(self) -> Prefetch[T]:
+        return self
+
+    def __next__(self) -> T:
+        start = time.perf_counter()
+        item, error = self.queue.get()
+        self.waited += time.perf_counter() - start
+        if error is not None:
+            raise error
+        return item  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self.stop.set()
+        self.thread.join()
+
+
+def padding_share(batches: Iterator[Batch]) -> float:
+    """The part of all positions, source and target, that is padding."""
+    real = total = 0
+    for batch in batches:
+        real += int(batch.source_mask.sum()) + int(batch.target_mask.sum())
+        total += batch.source_mask.numel() + batch.target_mask.numel()
+    return 1.0 - real / max(1, total)
+
+

@@ -1,0 +1,233 @@
+"""From the user's files to tokenizers, a token store and held-out pairs: done once, reused while nothing changed."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from heedful.data.corpus import Drops, Pair, ParallelFiles
+from heedful.data.dates import generate_dates, language_tags
+from heedful.data.store import ParallelStore, write_store
+from heedful.errors import HeedfulError, UsageError
+from heedful.text import Tokenizer
+
+VERSION = 1  # of what is written here; another version is made anew
+GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: as many as asked for
+
+
+class Reporter(Protocol):
+    """Someone who is told how the work goes."""
+
+    def say(self, text: str) -> None: ...
+
+    def track(self, label: str, total: int | None) -> Callable[[int], None]: ...
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything training needs of a corpus."""
+
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    train: ParallelStore
+    valid: list[Pair]
+    test: list[Pair]
+
+
+def files_of(data: Any, side: str = "") -> ParallelFiles | None:
+    """The training ("") or "valid_" or "test_" files that a recipe's data section names."""
+    source, target = getattr(data, f"{side}source"), getattr(data, f"{side}target")
+    return ParallelFiles(Path(source), Path(target) if target else None) if source else None
+
+
+def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter) -> None:
+    """Make `folder` hold the prepared corpus of these settings, unless it already does."""
+    named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
+    if not data.generate and named[""] is None:
+        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    paths = [path for files in named.values() if files for path in files.paths]
+    paths += [Path(tokenizer.file)] if tokenizer.file else []
+    settings = {"version": VERSION, "seed": seed, "data": vars(data), "tokenizer": vars(tokenizer)}
+    manifest_path = folder / "manifest.json"
+    old = json.loads(manifest_path.read_text(encoding="utf-8")) if manifest_path.exists() else None
+    inputs = {str(path): _fingerprint(path, (old or {}).get("inputs", {}).get(str(path))) for path in paths}
+    if old is not None:
+        changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"].get(path, {}).get("hash")]
+        if changed:
+            raise HeedfulError(
+                f"{', '.join(changed)} changed since this run began; give another --run to train on the new text"
+            )
+        if old["settings"] == settings:
+            reporter.say(f"data: {old['pairs']:,} pairs, as prepared before")
+            return
+    temporary = folder.with_name(folder.name + ".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    if data.generate:
+        named = _generate(data, seed, temporary, reporter)
+    training = named[""]
+    assert training is not None
+
+    held_out: list[Pair] = []
+    is_held_out: Callable[[Pair], bool] = lambda pair: False  # noqa: E731
+    drops = Drops()
+    count = 0
+    if named["valid_"] is None:
+        limit, count = _held_out_limit(training, data.hold_out, reporter)
+        is_held_out = lambda pair: _pair_hash(pair) <= limit  # noqa: E731
+    else:
+        tick = reporter.track("checking the text", None)
+        for _ in training.read(Drops()):
+            count += 1
+            tick(1)
+    if not count:
+        for _ in training.read(drops):
+            pass
+        raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}")
+
+    source_tokenizer, target_tokenizer = _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
+    source_tokenizer.save(temporary / "tokenizer.json")
+    if target_tokenizer is not source_tokenizer:
+        target_tokenizer.save(temporary / "target_tokenizer.json")
+
+    def train_pairs() -> Iterator[Pair]:
+        for pair in training.read(drops):
+            if is_held_out(pair):
+                held_out.append(pair)
+            else:
+                yield pair
+
+    tick = reporter.track("tokenising", count)
+    kept = write_store(
+        temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick
+    )
+    if not kept:
+        raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
+    valid_drops = Drops()
+    for split in ("valid", "test"):
+        files = named[f"{split}_"]
+        pairs = list(files.read(valid_drops)) if files else (list(dict.fromkeys(held_out)) if split == "valid" else [])
+        if files and not pairs:
+            raise HeedfulError(f"no usable pair in {' and '.join(map(str, files.paths))}: {valid_drops.describe()}")
+        (temporary / f"{split}.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
+    held = "" if named["valid_"] else f", {len(held_out):,} held out for validation"
+    reporter.say(f"data: {kept:,} pairs to train on{held}")
+    for found in (drops, valid_drops):
+        if found.counts:
+            reporter.say(f"data: {found.describe()}")
+    manifest = {
+        "settings": settings, "inputs": inputs, "pairs": kept, "dropped": dict(drops.counts + valid_drops.counts)
+    }  # fmt: skip
+    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+
+
+def load_prepared(folder: Path) -> Prepared:
+    """What `prepare` left in a folder."""
+    source = Tokenizer.load(folder / "tokenizer.json")
+    other = folder / "target_tokenizer.json"
+
+    def pairs(split: str) -> list[Pair]:
+        return [(s, t) for s, t in json.loads((folder / f"{split}.json").read_text(encoding="utf-8"))]
+
+    target = Tokenizer.load(other) if other.exists() else source
+    return Prepared(source, target, ParallelStore(folder), pairs("valid"), pairs("test"))
+
+
+def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
+    """Size, time and content hash of a file; an unchanged size and time spares reading it again."""
+    try:
+        stat = path.stat()
+        entry: dict[str, Any] = {"size": stat.st_size, "time": stat.st_mtime_ns}
+        if known and {key: known[key] for key in entry} == entry:
+            return known
+        digest = hashlib.blake2b(digest_size=16)
+        with open(path, "rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    except FileNotFoundError as error:
+        raise HeedfulError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise HeedfulError(f"{path} is a directory; a text file is needed") from error
+    except PermissionError as error:
+        raise HeedfulError(f"{path} may not be read: {error.strerror}") from error
+    return {**entry, "hash": digest.hexdigest()}
+
+
+def _generate(data: Any, seed: int, folder: Path, reporter: Reporter) -> dict[str, ParallelFiles | None]:
+    """Write the generated corpus as TSV files, for `prepare` to read and people to look at."""
+    files: dict[str, ParallelFiles | None] = {}
+    for split, fixed in GENERATED.items():
+        count = data.pairs if fixed is None else fixed
+        tick = reporter.track(f"writing dates ({split})", count)
+        path = folder / f"{data.generate}.{split}.tsv"
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            for number, (source, target) in enumerate(generate_dates(split, count, seed), 1):
+                file.write(f"{source}\t{target}\n")
+                if number % 1000 == 0:
+                    tick(1000)
+        files["" if split == "train" else f"{split}_"] = ParallelFiles(path)
+    return files
+
+
+def _pair_hash(pair: Pair) -> int:
+    """By the source alone: a repeated source, whatever its translation, falls on one side of the split."""
+    return int.from_bytes(hashlib.blake2b(pair[0].strip().encode(), digest_size=8).digest(), "big")
+
+
+def _held_out_limit(training: ParallelFiles, wanted: int, reporter: Reporter) -> tuple[int, int]:
+    """The hash up to which pairs are held out, so that about `wanted` are (a tenth at most), and the number of pairs."""
+    smallest: list[int] = []  # of the distinct hashes, negated: a heap of the `wanted` smallest
+    known: set[int] = set()
+    count = 0
+    tick = reporter.track("checking the text", None)
+    for pair in training.read(Drops()):
+        count += 1
+        tick(1)
+        value = _pair_hash(pair)
+        if value in known:
+            continue
+        if len(smallest) < wanted:
+            heapq.heappush(smallest, -value)
+            known.add(value)
+        elif value < -smallest[0]:
+            known.discard(-heapq.heappushpop(smallest, -value))
+            known.add(value)
+    take = min(wanted, count // 10 or 1, max(0, len(smallest)))
+    if count == 1 or (count and len(smallest) == 1):
+        raise HeedfulError("one distinct source is not enough to hold out a validation pair; give data.valid_source")
+    return (sorted(-value for value in smallest)[take - 1] if take else -1), count
+
+
+def _tokenizers(
+    data: Any, settings: Any, training: ParallelFiles, is_held_out: Callable[[Pair], bool], count: int, reporter: Reporter
+) -> tuple[Tokenizer, Tokenizer]:
+    """Trained on the training pairs, or read from a file."""
+    if settings.file:
+        ready = Tokenizer.load(settings.file)
+        return ready, ready
+    stride = max(1, count // settings.sample)
+
+    def texts(*sides: int) -> Iterator[str]:
+        tick = reporter.track(f"learning a vocabulary ({settings.kind})", count)
+        for number, pair in enumerate(training.read(Drops())):
+            tick(1)
+            if number % stride == 0 and not is_held_out(pair):
+                yield from (pair[side] for side in sides)
+
+    tags = language_tags() if data.generate == "dates" else []
+    if settings.joint:
+        joint = Tokenizer.train(settings.kind, texts(0, 1), settings.size, tags)
+        return joint, joint
+    return (
+        Tokenizer.train(settings.kind, texts(0), settings.size, tags),
+        Tokenizer.train(settings.kind, texts(1), settings.size),
+    )

@@ -1,0 +1,93 @@
+"""Token ids of a parallel corpus in memory-mapped arrays: made once, larger than memory if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.corpus import Drops, Pair
+from heedful.text import Tokenizer
+
+
+class TokenArray:
+    """Many sequences of ids, one after the other in a file; sequence i is ids[starts[i]:starts[i+1]]."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        lengths = np.load(folder / f"{name}.lengths.npy")  # (N,)
+        self.lengths: NDArray[np.int32] = lengths
+        self.starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self.ids: NDArray[np.uint32] = np.load(folder / f"{name}.ids.npy", mmap_mode="r")
+
+    def __getitem__(self, index: int) -> NDArray[np.uint32]:
+        return self.ids[self.starts[index] : self.starts[index + 1]]
+
+
+class ParallelStore:
+    """Source and target ids of the same pairs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.target = TokenArray(folder, "source"), TokenArray(folder, "target")
+
+    def __len__(self) -> int:
+        return len(self.source.lengths)
+
+
+class _Writer:
+    """Appends sequences to a raw file and turns it into a .npy at the end."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}.ids.npy"
+        self.lengths_path = folder / f"{name}.lengths.npy"
+        self.file = open(self.path, "wb")
+        self.lengths: list[NDArray[np.int32]] = []
+        self.header(0)
+
+    def header(self, count: int) -> None:
+        self.file.seek(0)
+        # The same number of bytes whatever the count, so it can be written again at the end.
+        np.lib.format.write_array_header_1_0(
+            self.file, {"descr": "<u4", "fortran_order": False, "shape": (count,)}
+        )
+
+    def append(self, rows: list[list[int]]) -> None:
+        self.lengths.append(np.array([len(row) for row in rows], dtype=np.int32))
+        self.file.write(np.fromiter((token for row in rows for token in row), dtype="<u4").tobytes())
+
+    def close(self) -> None:
+        lengths = np.concatenate(self.lengths) if self.lengths else np.zeros(0, dtype=np.int32)
+        self.header(int(lengths.sum(dtype=np.int64)))
+        self.file.close()
+        np.save(self.lengths_path, lengths)
+
+
+def write_store(
+    folder: Path,
+    pairs: Iterable[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    max_length: int,
+    drops: Drops,
+    progress: Callable[[int], None],
+) -> int:
+    """Tokenise pairs into `folder` and return how many were kept; a side over `max_length` tokens drops the pair."""
+    sources, targets = _Writer(folder, "source"), _Writer(folder, "target")
+    rows, kept, seen = iter(pairs), 0, 0
+    while batch := list(islice(rows, 4096)):
+        left = source_tokenizer.encode_batch([source for source, _ in batch])
+        right = target_tokenizer.encode_batch([target for _, target in batch])
+        fits = [max(len(a), len(b)) <= max_length for a, b in zip(left, right, strict=True)]
+        for number, ok in enumerate(fits, seen + 1):
+            if not ok:
+                drops.add(f"longer than {max_length} tokens", f"pair {number:,}")
+        sources.append([row for row, ok in zip(left, fits, strict=True) if ok])
+        targets.append([row for row, ok in zip(right, fits, strict=True) if ok])
+        kept += sum(fits)
+        seen += len(batch)
+        progress(len(batch))
+    sources.close()
+    targets.close()
+    return kept

@@ -1,0 +1,33 @@
+"""BLEU and chrF by sacreBLEU with their signatures, and exact match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heedful.errors import HeedfulError
+
+
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
+) -> dict[str, Any]:
+    """`bleu`, `chrf` and `exact`, each from 0 to 100, and the signatures of the first two."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    if len(hypotheses) != len(references):
+        raise HeedfulError(f"there are {len(hypotheses):,} translations but {len(references):,} references")
+    if not hypotheses:
+        raise HeedfulError("there is nothing to score")
+    try:
+        # Without `force`, sacreBLEU warns on text that looks tokenised, which here is the user's choice.
+        bleu, chrf = BLEU(tokenize=tokenize, lowercase=lowercase, force=True), CHRF(lowercase=lowercase)
+    except (TypeError, ImportError, SystemExit) as error:
+        raise HeedfulError(f"sacreBLEU has no tokenizer '{tokenize}': {error}") from error
+    same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
+    return {
+        "bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
+        "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score,
+        "exact": 100.0 * same / len(references),
+        "bleu_signature": str(bleu.get_signature()),
+        "chrf_signature": str(chrf.get_signature()),
+    }

@@ -1,0 +1,1 @@
+"""Attention kept and drawn."""

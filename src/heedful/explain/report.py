@@ -1,0 +1,155 @@
+"""`report.html`: one self-contained page about a run: curves, scores, translations, attention."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from heedful.decoding.translator import Translator
+from heedful.explain.maps import AttentionMaps, attention_maps
+from heedful.recipes import load_recipe
+from heedful.training.log import read_metrics
+
+COLOURS = ("#2563eb", "#ea580c", "#059669")
+Series = list[tuple[float, float]]
+
+
+def write_report(run: Path, results: dict[str, Any], translator: Translator) -> Path:
+    """Write the report of a finished run and return its path."""
+    recipe = load_recipe(str(run / "recipe.toml"))
+    entries = read_metrics(run / "metrics.jsonl")
+    train = [entry for entry in entries if entry["kind"] == "train"]
+    valid = [entry for entry in entries if entry["kind"] == "valid"]
+    samples = results["samples"]
+    # A middling example: long enough to show something, short enough to be read.
+    example = sorted((s["source"] for s in samples), key=len)[len(samples) // 2]
+    split = "test" if "test" in results["best"] else "validation"
+    scores = results["best"][split]
+    minutes = results["seconds"] / 60
+    parameters = sum(p.numel() for p in translator.model.parameters())
+    facts = {
+        "BLEU": f"{scores['bleu']:.1f}",
+        "chrF": f"{scores['chrf']:.1f}",
+        "exact match": f"{scores['exact']:.1f} %",
+        "perplexity": f"{scores['perplexity']:.3g}",
+        "parameters": f"{parameters:,}",
+        "steps": f"{results['steps']:,}",
+        "training": f"{minutes:.1f} min",
+    }
+    curves = [
+        curve("Loss per target token", "step", {
+            "training": [(e["step"], e["nll"]) for e in train],
+            "validation": [(e["step"], e["loss"]) for e in valid],
+        }),
+        curve("Validation score", "step", {
+            "BLEU": [(e["step"], e["bleu"]) for e in valid],
+            "chrF": [(e["step"], e["chrf"]) for e in valid],
+            "exact match, %": [(e["step"], e["exact"]) for e in valid],
+        }),
+        curve("Speed, target tokens per second", "step", {
+            "": [(e["step"], e["tokens_per_second"]) for e in train],
+        }),
+    ]  # fmt: skip
+    page = resources.files("heedful.explain").joinpath("report.template.html").read_text(encoding="utf-8")
+    filled = {
+        "title": html.escape(recipe.name),
+        "about": html.escape(recipe.about),
+        "facts": "".join(f"<div><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>" for k, v in facts.items()),
+        "split": split,
+        "signatures": html.escape(f"BLEU {scores['bleu_signature']} · chrF {scores['chrf_signature']}"),
+        "scores": _score_table(results),
+        "curves": "".join(curves),
+        "samples": _sample_table(samples),
+        "recipe": html.escape(recipe.to_toml()),
+        "attention": _as_script(_maps(attention_maps(translator, example))),
+    }
+    for key, value in filled.items():
+        page = page.replace("{{" + key + "}}", value)
+    path = run / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def curve(title: str, below: str, series: dict[str, Series], width: int = 420, height: int = 240) -> str:
+    """A line chart as SVG."""
+    points = [point for values in series.values() for point in values]
+    if not points:
+        return ""
+    left, bottom, top, right = 52, 34, 30, 12
+    high_x = max(x for x, _ in points) or 1.0
+    high_y, low_y = max(y for _, y in points), min(0.0, min(y for _, y in points))
+    high_y = high_y if high_y > low_y else low_y + 1.0
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            left + (width - left - right) * x / high_x,
+            height - bottom - (height - bottom - top) * (y - low_y) / (high_y - low_y),
+        )
+
+    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">']
+    parts.append(f'<text x="{left}" y="16" class="title">{html.escape(title)}</text>')
+    for fraction in (0.0, 0.25, 0.5, 0.75, 1.0):
+        value = low_y + fraction * (high_y - low_y)
+        _, y = at(0, value)
+        parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" class="tick end">{_short(value)}</text>')
+        x, _ = at(fraction * high_x, low_y)
+        anchor = "end" if fraction == 1.0 else "middle"
+        parts.append(f'<text x="{x:.1f}" y="{height - bottom + 16}" class="tick {anchor}">{_short(fraction * high_x)}</text>')
+    parts.append(f'<text x="{left}" y="{height - 4}" class="tick">{html.escape(below)}</text>')
+    for index, (name, values) in enumerate(series.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in values))
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if name:
+            x = left + 60 + index * 110
+            parts.append(f'<rect x="{x}" y="{height - 13}" width="10" height="10" fill="{colour}"/>')
+            parts.append(f'<text x="{x + 14}" y="{height - 4}" class="tick">{html.escape(name)}</text>')
+    return "".join(parts) + "</svg>"
+
+
+def _short(value: float) -> str:
+    if abs(value) >= 10_000:
+        return f"{value / 1000:.0f}k"
+    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2f}"
+
+
+def _score_table(results: dict[str, Any]) -> str:
+    head = "<tr><th>model<th>held-out set<th>BLEU<th>chrF<th>exact match<th>perplexity"
+    rows = [
+        f"<tr><td>{name}<td>{split}<td>{s['bleu']:.2f}<td>{s['chrf']:.2f}<td>{s['exact']:.2f} %<td>{s['perplexity']:.3f}"
+        for name in ("best", "final")
+        for split, s in results[name].items()
+    ]
+    return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _sample_table(samples: Sequence[dict[str, str]]) -> str:
+    rows = [
+        f'<tr class="{"same" if s["reference"] == s["translation"] else ""}">'
+        + "".join(f'<td dir="auto">{html.escape(s[key])}' for key in ("source", "translation", "reference"))
+        for s in samples
+    ]
+    return f"<table><tr><th>source<th>translation<th>reference{''.join(rows)}</table>"
+
+
+def _maps(maps: AttentionMaps) -> dict[str, Any]:
+    """The maps with three decimals, small enough to stand in a page."""
+    kinds = {
+        "cross": ("written token (row) → source token", maps.outputs, maps.source, maps.cross),
+        "encoder": ("source token (row) → source token", maps.source, maps.source, maps.encoder),
+        "decoder": ("token read (row) → tokens before it", maps.inputs, maps.inputs, maps.decoder),
+    }
+    return {
+        kind: {"about": about, "rows": rows, "columns": columns, "layers": [w.round(3).tolist() for w in layers]}
+        for kind, (about, rows, columns, layers) in kinds.items()
+    }
+
+
+def _as_script(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,0 +1,1 @@
+"""Whole models, thinly assembled from `nn/`, and their named sizes."""

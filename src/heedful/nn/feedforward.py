@@ -1,0 +1,25 @@
+"""The position-wise feed-forward network (SPEC 6)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position; GELU as an option."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
+        super().__init__()
+        self.project_in = nn.Linear(d_model, d_ff)
+        self.project_out = nn.Linear(d_ff, d_model)
+        self.activation = ACTIVATIONS[activation]
+        for linear in (self.project_in, self.project_out):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D)"""
+        return self.project_out(self.activation(self.project_in(x)))

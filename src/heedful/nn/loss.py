@@ -1,0 +1,72 @@
+"""Label-smoothed cross-entropy (SPEC 11), together with the projection to the vocabulary.
+
+Shapes: N positions, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK = 512  # positions whose (chunk, V) logits exist at one time
+
+
+class _ProjectedLoss(torch.autograd.Function):
+    """Logits of a chunk are made, scored, turned into their gradient in place and dropped, all in the forward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        total = states.new_zeros((), dtype=torch.float32)
+        plain = states.new_zeros((), dtype=torch.float32)
+        wanted = any(ctx.needs_input_grad)
+        grad_states = torch.empty_like(states) if wanted else None
+        grad_weight = torch.zeros_like(weight) if wanted else None
+        grad_bias = torch.zeros_like(bias) if wanted else None
+        vocabulary = weight.size(0)
+        for start in range(0, states.size(0), CHUNK):
+            rows, answers = states[start : start + CHUNK], targets[start : start + CHUNK, None]
+            logits = torch.addmm(bias, rows, weight.T)  # (n, V)
+            picked = logits.gather(1, answers).float()
+            mean = logits.mean(1, keepdim=True, dtype=torch.float32) if smoothing else picked
+            norm = logits.logsumexp(1, keepdim=True).float()
+            nll = (norm - picked).sum()
+            plain += nll
+            # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
+            total += (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
+            if grad_states is None or grad_weight is None or grad_bias is None:
+                continue
+            grad = logits.sub_(norm.to(logits.dtype)).exp_()  # softmax
+            if smoothing:
+                grad.sub_(smoothing / vocabulary)
+            grad.scatter_add_(1, answers, grad.new_full(answers.shape, smoothing - 1.0))
+            torch.mm(grad, weight, out=grad_states[start : start + CHUNK])
+            grad_weight.addmm_(grad.T, rows)
+            grad_bias += grad.sum(0)
+        ctx.grads = (grad_states, grad_weight, grad_bias)
+        ctx.mark_non_differentiable(plain)
+        return total, plain
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor, grad_plain: Tensor) -> tuple[Tensor | None, ...]:
+        states, weight, bias = ctx.grads
+        ctx.grads = None
+        return states.mul_(grad_total), weight.mul_(grad_total), bias.mul_(grad_total), None, None
+
+
+def label_smoothed_loss(
+    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Sums over N positions: the smoothed loss (to train on) and the plain negative log-likelihood (to report).
+
+    states (N, D) are projected by weight (V, D) and bias (V,); targets (N,). The full (N, V) logits never exist.
+    """
+    if torch.is_autocast_enabled(states.device.type):
+        kind = torch.get_autocast_dtype(states.device.type)
+        states, weight, bias = states.to(kind), weight.to(kind), bias.to(kind)
+    return _ProjectedLoss.apply(states, weight, bias, targets, smoothing)

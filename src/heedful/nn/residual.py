@@ -1,0 +1,48 @@
+"""Residual connection, layer normalisation and dropout around a sub-layer (SPEC 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+NORMS = ("post", "pre")
+
+
+class Dropout(nn.Module):
+    """Zero each value with probability p and scale the others by 1/(1 − p).
+
+    On a CPU drawing the random numbers is what dropout costs, so there one 64-bit draw decides eight values: p is
+    rounded to 1/256 and the scale follows the rounded p.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.p)
+        cut = max(1, min(255, round(self.p * 256)))
+        draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+        keep = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= cut
+        return x * keep.to(x.dtype).mul_(256 / (256 - cut))
+
+
+class Residual(nn.Module):
+    """Post-norm: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x)))."""
+
+    def __init__(self, d_model: int, dropout: float, norm: str) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+        self.pre = norm == "pre"
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, L, D) → (B, L, D)"""
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))

@@ -1,0 +1,141 @@
+"""Tokenizers trained on the user's own text, or read from a file of someone else's (SPEC 13)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from heedful.errors import HeedfulError, UsageError
+
+KINDS = ("bpe", "wordpiece", "char", "byte")
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+# Names a ready-made vocabulary may use for padding, unknown, begin and end.
+ALIASES = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>"),
+    "unk": ("<unk>", "[UNK]", "<|unk|>"),
+    "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>", "<|endoftext|>"),
+    "eos": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
+}
+
+
+class Tokenizer:
+    """Text ↔ token ids, around one Hugging Face `tokenizers` object. Ids never contain the special tokens by themselves."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        backend.no_padding()
+        backend.no_truncation()
+        # Text that happens to contain "</s>" is text, not the end of the sentence.
+        backend.encode_special_tokens = True
+        found = {}
+        for role, names in ALIASES.items():
+            name = next((name for name in names if backend.token_to_id(name) is not None), None)
+            if name is None:
+                name = names[0]
+                backend.add_special_tokens([AddedToken(name, special=True)])
+            found[role] = int(backend.token_to_id(name))
+        self.pad, self.unk, self.bos, self.eos = found["pad"], found["unk"], found["bos"], found["eos"]
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], size: int, tags: Sequence[str] = ()) -> Tokenizer:
+        """Learn a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>."""
+        if kind not in KINDS:
+            raise UsageError(f"tokenizer.kind must be one of {', '.join(KINDS)}, not '{kind}'")
+        specials = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        if kind in ("bpe", "byte"):
+            # Bytes underneath, so that any text comes back exactly and nothing is unknown.
+            backend = Backend(models.BPE())
+            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe")
+            backend.decoder = decoders.ByteLevel()
+            byte_trainer = trainers.BpeTrainer(
+                vocab_size=size if kind == "bpe" else len(specials) + len(alphabet),
+                initial_alphabet=sorted(alphabet),
+                special_tokens=specials,
+                show_progress=False,
+            )
+            if kind == "bpe" and size < len(specials) + len(alphabet):
+                raise UsageError(f"tokenizer.size {size} is too small for BPE: it starts from {len(specials) + len(alphabet)} tokens")
+            backend.train_from_iterator(texts if kind == "bpe" else [], byte_trainer)
+        elif kind == "wordpiece":
+            backend = Backend(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=200))
+            backend.normalizer = normalizers.NFC()
+            backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            backend.decoder = decoders.WordPiece()
+            backend.train_from_iterator(
+                texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials, show_progress=False)
+            )
+        else:
+            counts: Counter[str] = Counter()
+            for text in texts:
+                counts.update(text)
+            kept = sorted(character for character, _ in counts.most_common(max(1, size - len(SPECIALS) - len(tags))))
+            vocabulary = {token: index for index, token in enumerate([*SPECIALS, *kept])}
+            backend = Backend(models.WordLevel(vocabulary, unk_token="<unk>"))
+            backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+            backend.decoder = decoders.Fuse()
+            backend.add_special_tokens(specials)
+        backend.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in tags])
+        return cls(backend)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """From a `tokenizer.json`, or from a BERT `vocab.txt`."""
+        path = Path(path)
+        if not path.is_file():
+            raise HeedfulError(f"there is no tokenizer file {path}")
+        try:
+            if path.suffix == ".txt":
+                return cls(_bert(path))
+            return cls(Backend.from_str(path.read_text(encoding="utf-8")))
+        except HeedfulError:
+            raise
+        except Exception as error:  # the library raises bare Exception
+            raise HeedfulError(f"{path} is not a tokenizer.json or a vocab.txt: {error}") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write `tokenizer.json`."""
+        Path(path).write_text(json.dumps(json.loads(self.backend.to_str()), ensure_ascii=False), encoding="utf-8")
+
+    @property
+    def size(self) -> int:
+        """Tokens in the vocabulary, special ones included."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Text → ids, without begin or end."""
+        return list(self.backend.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for many texts, in parallel where the library can."""
+        return [list(e.ids) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids → text, special tokens left out."""
+        return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The written form of each token, for people to look at."""
+        if isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+            return [self.decode([token]) or str(self.backend.id_to_token(token)) for token in ids]
+        return [str(self.backend.id_to_token(token)) for token in ids]
+
+
+def _bert(path: Path) -> Backend:
+    """A BERT vocab.txt; text is lower-cased when the vocabulary has no upper-case letter."""
+    words = path.read_text(encoding="utf-8").splitlines()
+    vocabulary = {word: index for index, word in enumerate(words)}
+    if "[UNK]" not in vocabulary:
+        raise HeedfulError(f"{path} has no [UNK] line, so it is not a BERT vocabulary")
+    backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    cased = any(word != word.lower() for word in words if not word.startswith("["))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=not cased)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens([word for word in words if word.startswith("[") and word.endswith("]") and len(word) > 2])
+    return backend

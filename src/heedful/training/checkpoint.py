@@ -1,0 +1,131 @@
+"""Checkpoints that are whole or not there: written aside, synced, renamed; checked when read.
+
+A checkpoint is one safetensors file: the weights and the two moments of Adam as flat vectors, and in its header where
+training stands. Random numbers and data order are functions of the seed and the step, so these need no more room.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+
+NAME = re.compile(r"step-(\d{9})\.safetensors")
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass
+class Progress:
+    """Where training stands."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # batches taken of this epoch
+    tokens: int = 0  # target tokens trained on
+    seconds: float = 0.0  # spent training
+    best: float | None = None  # score of the best validation
+    best_step: int = 0
+    stale: int = 0  # validations since the best
+    skipped: int = 0  # steps skipped because the loss was not finite
+    skipped_in_row: int = 0
+
+
+class DamagedCheckpoint(Exception):
+    """The file is cut short or its content does not match its checksum."""
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lives."""
+    return folder / f"step-{step:09d}.safetensors"
+
+
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """(step, file) of every checkpoint, oldest first."""
+    found = [(int(match[1]), path) for path in folder.glob("step-*") if (match := NAME.fullmatch(path.name))]
+    return sorted(found)
+
+
+def checksum(tensors: dict[str, Tensor], header: str) -> str:
+    """A hash of everything a checkpoint says."""
+    digest = hashlib.blake2b(header.encode(), digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], layout: dict[str, list[int]], progress: Progress) -> Path:
+    """Write the checkpoint of `progress.step`; until it is whole, the last one stays the newest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = checkpoint_path(folder, progress.step)
+    temporary = folder / f".{path.name}.tmp"
+    header = json.dumps({"layout": layout, "progress": asdict(progress)})
+    on_cpu = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+    try:
+        save_file(on_cpu, temporary, {"header": header, "checksum": checksum(on_cpu, header)})
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(folder)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        if not disk_is_full(error):
+            raise
+        kept = list_checkpoints(folder)
+        last = f"the last good checkpoint, {kept[-1][1]}, is intact" if kept else "there is no earlier checkpoint"
+        raise HeedfulError(
+            f"the disk is full: the checkpoint of step {progress.step} was not written; {last}. "
+            "Free some space and run the same command again to continue"
+        ) from error
+    return path
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error means that no more can be written."""
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    return any(f"os error {number}" in str(error) for number in FULL)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, list[int]], Progress]:
+    """Tensors, layout and progress of a checkpoint, or DamagedCheckpoint."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, Any] = file.metadata() or {}
+            # Cloned, so that nothing depends on the file any more.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        header = metadata["header"]
+        if checksum(tensors, header) != metadata["checksum"]:
+            raise DamagedCheckpoint(f"{path} is damaged: its checksum does not match")
+        content = json.loads(header)
+        return tensors, content["layout"], Progress(**content["progress"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise DamagedCheckpoint(f"{path} is damaged: {error}") from error
+
+
+def prune_checkpoints(folder: Path, keep: set[int]) -> None:
+    """Delete the checkpoints of every other step."""
+    for step, path in list_checkpoints(folder):
+        if step not in keep:
+            path.unlink()

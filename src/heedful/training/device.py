@@ -1,0 +1,30 @@
+"""Which device to compute on and how precisely (`auto` picks)."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from heedful.errors import UsageError
+
+
+def pick_device(name: str) -> torch.device:
+    """CUDA, then MPS, then CPU for `auto`; otherwise the one named."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device '{name}' is not available here; use auto, cpu, cuda or mps") from error
+    return device
+
+
+def wants_bf16(precision: str, device: torch.device) -> bool:
+    """Whether to compute in bf16: when told to, or on a CUDA device that has it."""
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bf16"

@@ -1,0 +1,144 @@
+"""Several processes training one model: who am I, how many are we, and sums over all of us.
+
+On one machine `heedful train` starts its own workers; under torchrun the processes are already there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+
+PATIENCE = timedelta(hours=6)  # the first process may prepare a large corpus while the others wait
+
+
+class Processes:
+    """This process among its peers; alone, every method is trivial."""
+
+    def __init__(self, rank: int = 0, world: int = 1) -> None:
+        self.rank, self.world = rank, world
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Add up a tensor over all processes, in place."""
+        if self.world > 1:
+            with explained():
+                dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everyone's value, in order of rank, known to everyone."""
+        if self.world == 1:
+            return [value]
+        values: list[Any] = [None] * self.world
+        with explained():
+            dist.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """A lost connection means that a peer is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise HeedfulError(
+            "another process of this run died; run the same command again to continue from the last checkpoint"
+        ) from error
+
+
+@contextmanager
+def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[Processes]:
+    """Be one of `world` processes; without a store, torchrun's environment says where the others are."""
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    with explained():
+        if store is None:
+            dist.init_process_group(backend, timeout=PATIENCE)
+        else:
+            dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
+    try:
+        yield Processes(rank, world)
+    finally:
+        dist.destroy_process_group()
+
+
+def torchrun_place() -> tuple[int, int] | None:
+    """(rank, world) when torchrun or the like started this process."""
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return None
+
+
+@contextmanager
+def with_workers(world: int, run: Path) -> Iterator[Processes]:
+    """Start world − 1 workers on this machine, which find all they need in the run directory, and lead them."""
+    if world == 1:
+        yield Processes()
+        return
+    _use_loopback()
+    store = dist.TCPStore("127.0.0.1", 0, world, is_master=True, wait_for_workers=False)
+    workers = []
+    logs = []
+    try:
+        for rank in range(1, world):
+            log = open(run / f"worker-{rank}.log", "w", encoding="utf-8")  # noqa: SIM115
+            logs.append(log)
+            command = [sys.executable, "-m", "heedful.training.worker", str(run), str(rank), str(world), str(store.port)]
+            # Its standard input is a pipe that closes when this process dies, however it dies.
+            workers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
+        with joined(0, world, store) as processes:
+            yield processes
+        for worker in workers:
+            worker.wait(timeout=60)
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.kill()
+            worker.wait()
+            if worker.stdin:
+                worker.stdin.close()
+        for log in logs:
+            log.close()
+
+
+@contextmanager
+def as_worker(rank: int, world: int, port: int) -> Iterator[Processes]:
+    """Join the process that started this one, and die with it."""
+    threading.Thread(target=_die_with_leader, daemon=True).start()
+    _use_loopback()
+    store = dist.TCPStore("127.0.0.1", port, world, is_master=False)
+    with joined(rank, world, store) as processes:
+        yield processes
+
+
+def _die_with_leader() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _use_loopback() -> None:
+    """Talk over the loopback interface: a host's name need not resolve."""
+    names = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
+    if names:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
+
+
+def default_workers(device: torch.device) -> int:
+    """On a CPU one single-threaded worker a core; on anything else one process a device is torchrun's business."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) if device.type == "cpu" else 1

@@ -1,0 +1,216 @@
+"""A run directory from beginning to end: checked, locked, trained, scored, reported. The same command continues it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from heedful.decoding.translator import Translator
+from heedful.errors import HeedfulError, UsageError
+from heedful.recipes import Recipe, load_recipe
+from heedful.tasks.translation import TranslationTask
+from heedful.training.card import model_card
+from heedful.training.checkpoint import disk_is_full
+from heedful.training.device import pick_device
+from heedful.training.log import MetricsLog
+from heedful.training.processes import Processes, default_workers, joined, torchrun_place, with_workers
+from heedful.training.screen import Screen, Silence
+from heedful.training.trainer import Trainer
+
+# What may differ when a run is continued: where and by how many it is computed, not what.
+FREE = ("training.workers", "training.device")
+
+
+class Interrupted(HeedfulError):
+    """Training was asked to stop, and saved."""
+
+
+def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, Any]:
+    """Train a recipe in a run directory, or continue it; returns the results that `results.json` holds."""
+    place = torchrun_place()
+    screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
+    try:
+        if place is not None and place[1] > 1:
+            with joined(*place) as processes:
+                recipe = _open_together(recipe, run, processes, screen)
+                return _train_and_finish(recipe, run, processes, screen)
+        run.mkdir(parents=True, exist_ok=True)
+        with _locked(run):
+            recipe = _open(recipe, run)
+            done = finished_results(run)
+            if done is not None:
+                screen.say(f"{run} is finished; delete it or give another --run to train again")
+                return done
+            TranslationTask.prepare(recipe, run / "data", screen)
+            screen.close()
+            world = recipe.training.workers
+            if world > 1:
+                screen.say(f"training with {world} single-threaded workers")
+            with with_workers(world, run) as processes:
+                return _train_and_finish(recipe, run, processes, screen)
+    except OSError as error:
+        if disk_is_full(error):
+            raise HeedfulError(
+                f"the disk is full ({error.strerror}: {error.filename or run}); checkpoints already written are intact. "
+                "Free some space and run the same command again to continue"
+            ) from error
+        raise
+    finally:
+        screen.close()
+
+
+def finished_results(run: Path) -> dict[str, Any] | None:
+    """The results of a run that came to its end."""
+    path = run / "results.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _open(recipe: Recipe, run: Path) -> Recipe:
+    """Settle the recipe of a run: the one it began with, which the one asked for must equal."""
+    path = run / "recipe.toml"
+    if not path.exists():
+        workers = recipe.training.workers or default_workers(pick_device(recipe.training.device))
+        recipe = replace(recipe, training=replace(recipe.training, workers=workers))
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(recipe.to_toml(), encoding="utf-8")
+        os.replace(temporary, path)
+        return recipe
+    before = load_recipe(str(path))
+    then, now = before.flat(), recipe.flat()
+    changed = [
+        f"{key} was {then.get(key)!r}, is {now.get(key)!r}"
+        for key in dict.fromkeys([*then, *now])
+        if key not in FREE and then.get(key) != now.get(key)
+    ]
+    if changed:
+        raise UsageError(
+            f"{run} was begun with another recipe: {'; '.join(changed)}. "
+            "Give the old values to continue it, or another --run to start anew"
+        )
+    workers = recipe.training.workers or before.training.workers
+    return replace(recipe, training=replace(recipe.training, workers=workers))
+
+
+def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> Recipe:
+    """Under torchrun the first process opens and prepares; the others then find everything there."""
+    problem: HeedfulError | None = None
+    if processes.first:
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            recipe = _open(recipe, run)
+            TranslationTask.prepare(recipe, run / "data", screen)
+        except HeedfulError as error:
+            problem = error
+    failed, recipe = processes.gather((None if problem is None else str(problem), recipe))[0]
+    if problem is not None:
+        raise problem
+    if failed:
+        raise HeedfulError(failed)
+    return recipe
+
+
+def work(run: Path, processes: Processes) -> None:
+    """What a worker does: the same as its leader, silently."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; the leader decides
+    _train_and_finish(load_recipe(str(run / "recipe.toml")), run, processes, Silence())
+
+
+def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
+    task = TranslationTask(recipe, run / "data")
+    trainer = Trainer(task, recipe, run, processes, screen)
+    if processes.first:
+        total = sum(p.numel() for p in trainer.model.parameters())
+        screen.say(f"model: {recipe.model['preset']}, {total:,} parameters, on {trainer.device}")
+    if trainer.resume():
+        screen.say(f"continuing from step {trainer.progress.step:,}")
+    log = MetricsLog(run, trainer.progress.step) if processes.first else None
+
+    def on_best(scores: dict[str, Any]) -> None:
+        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best")
+        task.translator(trainer.model).save(run / "best", card)
+
+    try:
+        with _stoppable(trainer, screen):
+            done = trainer.train(log, on_best)
+    finally:
+        if log is not None:
+            log.close()
+    if not done:
+        screen.close()
+        raise Interrupted(f"stopped at step {trainer.progress.step:,}, saved; run the same command again to continue")
+    screen.close()
+    return _finish(recipe, run, trainer, task, processes, screen)
+
+
+def _finish(
+    recipe: Recipe, run: Path, trainer: Trainer, task: TranslationTask, processes: Processes, screen: Screen
+) -> dict[str, Any]:
+    """Average, score both models on everything held out, write cards, results and report."""
+    used = trainer.average_last()
+    screen.say(f"final weights: mean of {used} checkpoints" if used > 1 else "final weights: those of the last step")
+    if processes.first:
+        task.translator(trainer.model).save(run / "final", "")
+    processes.gather(None)  # both models are written
+    results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
+    for name in ("final", "best"):
+        translator = Translator.load(run / name, trainer.device)
+        scores = {"validation": task.validate(translator.model, processes, everything=True)}
+        if task.data.test:
+            scores["test"] = task.score(translator.model, task.data.test, processes)
+        if processes.first:
+            progress = replace(trainer.progress, step=trainer.progress.best_step) if name == "best" else trainer.progress
+            translator.save(run / name, model_card(recipe, translator.model, progress, scores, name))
+        results[name] = {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
+        results["samples"] = scores.get("test", scores["validation"])["samples"]
+    if processes.first:
+        from heedful.explain.report import write_report
+
+        write_report(run, results, Translator.load(run / "best"))
+        temporary = run / ".results.tmp"
+        temporary.write_text(json.dumps(results, ensure_ascii=False, indent=1), encoding="utf-8")
+        os.replace(temporary, run / "results.json")
+    return results
+
+
+@contextmanager
+def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
+    """Ctrl-C and SIGTERM let the step finish and save; a second Ctrl-C stops at once."""
+    if threading.current_thread() is not threading.main_thread() or not trainer.processes.first:
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if trainer.stop_asked:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        trainer.ask_to_stop()
+        screen.say("stopping after this step …")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def _locked(run: Path) -> Iterator[None]:
+    """Only one training at a time in a run directory."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with open(run / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise HeedfulError(f"another process is training in {run}") from error
+        yield

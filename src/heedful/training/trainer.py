@@ -1,0 +1,274 @@
+"""The training loop (SPEC 11): steps, validations, checkpoints, and the same weights whenever it is interrupted.
+
+Every random number of a step comes from (seed, step, process) and the order of the data from (seed, epoch). So a run
+continued from a checkpoint does exactly what it would have done without the interruption.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.data.batches import Batch, Position, Prefetch
+from heedful.errors import HeedfulError
+from heedful.models.seq2seq import Seq2Seq
+from heedful.recipes import Recipe
+from heedful.training.checkpoint import (
+    DamagedCheckpoint,
+    Progress,
+    list_checkpoints,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from heedful.training.device import pick_device, wants_bf16
+from heedful.training.flat import FlatParameters
+from heedful.training.log import MetricsLog
+from heedful.training.processes import Processes
+from heedful.training.schedule import learning_rate
+from heedful.training.screen import Screen
+
+PERSISTENT = 20  # steps in a row without a finite loss before giving up
+
+
+class Task(Protocol):
+    """A job the trainer can do; see `tasks/`."""
+
+    def build_model(self) -> Seq2Seq: ...
+
+    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Batch | None]]: ...
+
+    def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]: ...
+
+    def validate(self, model: Seq2Seq, processes: Processes, everything: bool = False) -> dict[str, Any]: ...
+
+
+class Trainer:
+    """Trains the model of a task inside a run directory, as one of several processes."""
+
+    def __init__(self, task: Task, recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> None:
+        self.task, self.recipe, self.run, self.processes, self.screen = task, recipe, run, processes, screen
+        self.settings = s = recipe.training
+        self.device = pick_device(s.device)
+        if processes.world > 1 and self.device.type == "cpu":
+            torch.set_num_threads(1)
+        self.model = task.build_model().to(self.device)
+        # Four numbers travel with the gradient: loss, negative log-likelihood, tokens, and the wish to stop.
+        self.flat = FlatParameters(self.model, extra=4)
+        self.optimizer = torch.optim.Adam(
+            [self.flat.values], lr=1.0, betas=(s.beta1, s.beta2), eps=s.epsilon, fused=self.device.type != "mps"
+        )
+        self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=wants_bf16(s.precision, self.device))
+        self.progress = Progress()
+        self.folder = run / "checkpoints"
+        self.stop_asked = False
+
+    # Continuing
+
+    def resume(self) -> bool:
+        """Take up the newest checkpoint that is whole; damaged ones are named and passed over."""
+        choice: tuple[int, Path] | None = None
+        if self.processes.first:
+            for step, path in reversed(list_checkpoints(self.folder)):
+                try:
+                    load_checkpoint(path)
+                    choice = (step, path)
+                    break
+                except DamagedCheckpoint as error:
+                    self.screen.say(f"{error}; using an earlier one")
+        choice = self.processes.gather(choice)[0]
+        if choice is None:
+            return False
+        tensors, layout, self.progress = load_checkpoint(choice[1])
+        if layout != self.flat.layout:
+            raise HeedfulError(f"{choice[1]} holds another model than this recipe's")
+        self.flat.load(tensors["weights"])
+        state = self.optimizer.state[self.flat.values]
+        state["step"] = torch.tensor(float(self.progress.step - self.progress.skipped), device=self.device)
+        state["exp_avg"], state["exp_avg_sq"] = (tensors[key].to(self.device) for key in ("exp_avg", "exp_avg_sq"))
+        return True
+
+    def save(self) -> None:
+        """Write a checkpoint and delete those no longer needed."""
+        if not self.processes.first:
+            return
+        state = self.optimizer.state[self.flat.values]
+        zeros = torch.zeros_like(self.flat.values)
+        tensors = {"weights": self.flat.values, **{key: state.get(key, zeros) for key in ("exp_avg", "exp_avg_sq")}}
+        save_checkpoint(self.folder, tensors, self.flat.layout, self.progress)
+        prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
+
+    def scheduled(self) -> list[int]:
+        """Steps up to now whose checkpoints are part of the plan; one made by Ctrl-C is not, and never averaged."""
+        step = self.progress.step
+        planned = list(range(self.settings.checkpoint_every, step + 1, self.settings.checkpoint_every))
+        if self.finished and step not in planned:
+            planned.append(step)
+        return planned
+
+    # Training
+
+    @property
+    def finished(self) -> bool:
+        """All steps done, or no better for too long."""
+        out_of_patience = 0 < self.settings.patience <= self.progress.stale
+        return self.progress.step >= self.settings.steps or out_of_patience
+
+    def ask_to_stop(self) -> None:
+        """Finish the step, save, return."""
+        self.stop_asked = True
+
+    def train(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
+        """Train to the end (True) or until asked to stop (False). `on_best` is called after a best validation."""
+        s, p = self.settings, self.progress
+        items = self.task.batches(Position(p.epoch, p.batch), self.processes.rank, self.processes.world)
+        data = Prefetch(items)
+        window = Window(p.step)
+        try:
+            while not self.finished:
+                started = time.perf_counter()
+                stop = self.step(data, window)
+                p.seconds += time.perf_counter() - started
+                if p.step % s.log_every == 0 or p.step == s.steps:
+                    self.report(log, window, data)
+                if p.step % s.validate_every == 0 or p.step == s.steps:
+                    self.validate(log, on_best)
+                if p.step % s.checkpoint_every == 0 or self.finished or stop:
+                    self.save()
+                if stop and not self.finished:
+                    return False
+            return True
+        finally:
+            data.close()
+
+    def step(self, data: Iterator[tuple[Position, Batch | None]], window: Window) -> bool:
+        """One optimizer step over `accumulate` batches; returns whether someone asked to stop."""
+        s, p, flat = self.settings, self.progress, self.flat
+        seed = np.random.SeedSequence([s.seed, p.step, self.processes.rank]).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(seed))
+        self.model.train()
+        flat.reduced.zero_()
+        position = Position(p.epoch, p.batch)
+        for _ in range(s.accumulate):
+            position, batch = next(data)
+            if batch is None:
+                continue
+            with self.autocast:
+                loss, nll, tokens = self.task.loss(self.model, batch.to(self.device))
+            loss.backward()
+            flat.reduced[-4:-1] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
+        flat.reduced[-1] = float(self.stop_asked)
+        self.processes.sum_(flat.reduced)
+        total, nll_total, count, stop = flat.reduced[-4:].tolist()
+
+        p.step += 1
+        p.epoch, p.batch = position.epoch, position.batch
+        norm = float(flat.gradient.norm()) / max(1.0, count)
+        if math.isfinite(total) and math.isfinite(norm) and count:
+            p.skipped_in_row = 0
+            p.tokens += int(count)
+            shrink = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
+            flat.gradient.mul_(shrink / count)  # the mean over the tokens of all processes, clipped
+            self.optimizer.param_groups[0]["lr"] = self.rate
+            self.optimizer.step()
+            window.add(total, nll_total, count, norm)
+        else:
+            p.skipped += 1
+            p.skipped_in_row += 1
+            if p.skipped_in_row >= PERSISTENT:
+                raise HeedfulError(
+                    f"the loss has not been a finite number for {PERSISTENT} steps (step {p.step}); "
+                    f"lower training.learning_rate (now {self.rate:.2g}) or set training.clip"
+                )
+        return stop > 0
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the step just begun."""
+        s = self.settings
+        return learning_rate(
+            max(1, self.progress.step), s.schedule, s.learning_rate, s.warmup, s.steps, self.model.config.d_model
+        )
+
+    # Telling
+
+    def report(self, log: MetricsLog | None, window: Window, data: Prefetch[Any]) -> None:
+        """Log the steps since the last report."""
+        p = self.progress
+        values = window.close(p.step, data)
+        if log is not None:
+            extra = {"learning_rate": self.rate, "epoch": p.epoch, "tokens": p.tokens, "skipped": p.skipped}
+            log.write("train", p.step, {**values, **extra, "seconds": round(p.seconds, 3)})
+        left = values["seconds_per_step"] * (self.settings.steps - p.step)
+        self.screen.training(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], left)
+
+    def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> None:
+        """Score on held-out pairs by real decoding, and remember whether it is the best so far."""
+        p, metric = self.progress, self.settings.metric
+        scores = self.task.validate(self.model, self.processes)
+        score = -scores["loss"] if metric == "loss" else scores[metric]
+        better = p.best is None or score > p.best
+        p.best, p.best_step, p.stale = (score, p.step, 0) if better else (p.best, p.best_step, p.stale + 1)
+        if log is not None:
+            log.write("valid", p.step, scores)
+        told = f"loss {scores['loss']:.3f}  BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  exact {scores['exact']:.1f} %"
+        self.screen.say(f"step {p.step:,}  validation: {told}{'  (best)' if better else ''}")
+        for sample in scores["samples"][:2]:
+            self.screen.say(f"    {sample['source']}  →  {sample['translation']}")
+        if better and self.processes.first:
+            on_best(scores)
+
+    # Ending
+
+    def average_last(self) -> int:
+        """Set the weights to the mean of the last planned checkpoints; returns how many there were."""
+        wanted = set(self.scheduled()[-self.settings.average :])
+        mine = [(step, path) for step, path in list_checkpoints(self.folder) if step in wanted]
+        total: Tensor | None = None
+        used = 0
+        for _, path in self.processes.gather(mine)[0]:
+            try:
+                weights = load_checkpoint(path)[0]["weights"].double()
+            except DamagedCheckpoint as error:
+                self.screen.say(f"{error}; it is left out of the average")
+                continue
+            total = weights if total is None else total + weights
+            used += 1
+        if total is not None and used > 1:
+            self.flat.load((total / used).to(self.flat.values))
+        return used
+
+
+class Window:
+    """What the steps since the last report add up to."""
+
+    def __init__(self, step: int) -> None:
+        self.begin(step, 0.0)
+
+    def begin(self, step: int, waited: float) -> None:
+        self.first, self.started, self.waited = step, time.perf_counter(), waited
+        self.loss = self.nll = self.tokens = self.norm = 0.0
+
+    def add(self, loss: float, nll: float, tokens: float, norm: float) -> None:
+        self.loss, self.nll, self.tokens, self.norm = self.loss + loss, self.nll + nll, self.tokens + tokens, norm
+
+    def close(self, step: int, data: Prefetch[Any]) -> dict[str, float]:
+        """The window's means; a new one begins."""
+        seconds = max(1e-9, time.perf_counter() - self.started)
+        values = {
+            "loss": self.loss / max(1.0, self.tokens),
+            "nll": self.nll / max(1.0, self.tokens),
+            "gradient_norm": self.norm,
+            "tokens_per_second": self.tokens / seconds,
+            "seconds_per_step": seconds / max(1, step - self.first),
+            "waiting_for_data": (data.waited - self.waited) / seconds,
+        }
+        self.begin(step, data.waited)
+        return values

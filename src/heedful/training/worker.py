@@ -1,0 +1,26 @@
+"""The program of a worker process: `python -m heedful.training.worker RUN RANK WORLD PORT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from heedful.errors import HeedfulError
+from heedful.training.processes import as_worker
+from heedful.training.run import work
+
+
+def main() -> int:
+    """Join the leader, train, leave."""
+    run, rank, world, port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    try:
+        with as_worker(rank, world, port) as processes:
+            work(run, processes)
+    except HeedfulError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
