@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 import typer
 
-from heedful.cli.evaluate import evaluate
-from heedful.cli.info import info
-from heedful.cli.recipes import recipes
-from heedful.cli.train import train
-from heedful.cli.translate import translate
+from heedful.cli import evaluate, info, recipes, train, translate
 from heedful.errors import HeedfulError, UsageError
 
 app = typer.Typer(
@@ -21,8 +18,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for verb in (train, translate, evaluate, recipes, info):
-    app.command(epilog=getattr(verb, "examples", None))(verb)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=translate.EXAMPLES)(translate.translate)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=recipes.EXAMPLES)(recipes.recipes)
+app.command(epilog=info.EXAMPLES)(info.info)
 
 
 @app.callback()
@@ -34,6 +34,8 @@ def main() -> None:
     """Run the command line: exit code 0 when done, 1 when it failed, 2 when it was asked for something impossible."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as all that is read is, whatever the locale
     try:
         app(args=arguments, prog_name="heedful")
     except BrokenPipeError:

@@ -8,6 +8,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """Examples:
+
+`heedful evaluate runs/en-de/best --source test.en --reference test.de`
+
+`heedful evaluate runs/en-de/best --source test.en --reference test.de --beam 5 --tokenize none --json`
+"""
+
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")],
@@ -23,12 +30,15 @@ def evaluate(
     """Score a model on held-out text: BLEU and chrF (sacreBLEU, with signatures), exact match, perplexity."""
     from heedful.data.corpus import read_aligned
     from heedful.decoding.translator import Translator
+    from heedful.errors import HeedfulError
     from heedful.evaluation import translation_scores
     from heedful.training.device import pick_device
 
+    if output and not output.parent.is_dir():
+        raise HeedfulError(f"there is no directory {output.parent} to write {output.name} into")
     pairs = [pair for _, pair in read_aligned(source, reference)]
     translator = Translator.load(model, pick_device(device))
-    hypotheses = translator.translate([text for text, _ in pairs], beam)
+    hypotheses = [line.replace("\n", " ") for line in translator.translate([text for text, _ in pairs], beam)]
     if output:
         output.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
     scores = translation_scores(hypotheses, [target for _, target in pairs], tokenize, lowercase)
@@ -41,11 +51,3 @@ def evaluate(
     typer.echo(f"chrF         {scores['chrf']:.2f}   {scores['chrf_signature']}")
     typer.echo(f"exact match  {scores['exact']:.2f} %")
     typer.echo(f"perplexity   {scores['perplexity']:.3f}   per target token of the model's own vocabulary")
-
-
-evaluate.examples = """Examples:
-
-`heedful evaluate runs/en-de/best --source test.en --reference test.de`
-
-`heedful evaluate runs/en-de/best --source test.en --reference test.de --beam 5 --tokenize none --json`
-"""  # type: ignore[attr-defined]

@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """Example:
+
+`heedful info runs/dates/best`
+"""
+
 
 def info(model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")]) -> None:
     """Show a model's card and its parameters, part by part."""
@@ -20,9 +25,3 @@ def info(model: Annotated[Path, typer.Argument(help="A model directory, such as 
     typer.echo(f"{'all':18} {sum(counts.values()):>12,}")
     source, target = translator.source_tokenizer, translator.target_tokenizer
     typer.echo(f"vocabulary         {source.size:,}" + ("" if source is target else f" → {target.size:,}"))
-
-
-info.examples = """Example:
-
-`heedful info runs/dates/best`
-"""  # type: ignore[attr-defined]

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """Examples:
+
+`heedful recipes`
+
+`heedful recipes translation > mine.toml`
+"""
+
 
 def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in full.")] = None) -> None:
     """List the shipped recipes, or show one with every value it settles."""
@@ -16,11 +23,3 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
         return
     for known in shipped_recipes():
         typer.echo(f"{known:14} {load_recipe(known).about}")
-
-
-recipes.examples = """Examples:
-
-`heedful recipes`
-
-`heedful recipes translation > mine.toml`
-"""  # type: ignore[attr-defined]

@@ -7,6 +7,15 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """Examples:
+
+`heedful train dates`
+
+`heedful train translation data.source=train.en data.target=train.de --run runs/en-de`
+
+`heedful train translation data.source=pairs.tsv model.preset=base training.steps=50000`
+"""
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (see `heedful recipes`) or a TOML file.")],
@@ -17,11 +26,14 @@ def train(
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
     from heedful.recipes import load_recipe
+    from heedful.training.processes import torchrun_place
     from heedful.training.run import train as train_recipe
 
     settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
     folder = run or Path("runs") / settled.name
     results = train_recipe(settled, folder)
+    if (torchrun_place() or (0, 1))[0] != 0:
+        return  # the first process speaks for all
     for name in ("best", "final"):
         for split, scores in results[name].items():
             typer.echo(
@@ -35,16 +47,6 @@ def train(
 
 def _absolute(override: str) -> str:
     """File names as the run remembers them: whole, so that it continues from any directory."""
-    key, equals, value = override.partition("=")
-    named = key.startswith("data.") and key.endswith(("source", "target")) or key == "tokenizer.file"
+    key, _, value = override.partition("=")
+    named = (key.startswith("data.") and key.endswith(("source", "target"))) or key == "tokenizer.file"
     return f"{key}={Path(value).expanduser().absolute()}" if named and value else override
-
-
-train.examples = """Examples:
-
-`heedful train dates`
-
-`heedful train translation data.source=train.en data.target=train.de --run runs/en-de`
-
-`heedful train translation data.source=pairs.tsv model.preset=base training.steps=50000`
-"""  # type: ignore[attr-defined]

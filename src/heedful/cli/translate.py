@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
 LINES = 256  # translated together at most
+
+EXAMPLES = """Examples:
+
+`heedful translate runs/dates/best "15. November 2026"`
+
+`heedful translate runs/en-de/best --input test.en > test.out`
+
+`cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
+"""
 
 
 def translate(
@@ -45,30 +55,33 @@ def translate(
     if sample:
         generator = torch.Generator(translator.device).manual_seed(seed)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "generator": generator}
-    lines = iter(text) if text else read_lines(input) if input else _decoded(sys.stdin.buffer)
+    if input:
+        lines = read_lines(input)
+    else:
+        lines = _decoded(map(os.fsencode, text), "argument") if text else _decoded(sys.stdin.buffer, "input line")
     for group in _as_they_come(lines):
         found = translator.search(group, beam, n_best, length_penalty, sampling)
         for line, hypotheses in zip(group, found, strict=True):
-            written = [translator.target_tokenizer.decode(h.tokens).replace("\n", " ") for h in hypotheses] or [""]
+            written = [translator.target_tokenizer.decode(h.tokens).replace("\n", " ") for h in hypotheses]
             if as_json:
                 scored = [
                     {"text": t, "score": h.score, "log_probability": h.log_probability}
-                    for t, h in zip(written, hypotheses, strict=False)
+                    for t, h in zip(written, hypotheses, strict=True)
                 ]
                 print(json.dumps({"source": line, "translations": scored}, ensure_ascii=False))
             else:
-                print("\n".join(written))
+                print("\n".join(written + [""] * (n_best - len(written))))  # always n lines, so that they can be told apart
         sys.stdout.flush()
 
 
-def _decoded(stream: BinaryIO) -> Iterator[str]:
-    """Lines of a stream; a byte that is not UTF-8 is replaced and told, so that no line is lost."""
-    for number, raw in enumerate(stream, 1):
+def _decoded(lines: Iterable[bytes], what: str) -> Iterator[str]:
+    """Lines as text; a byte that is not UTF-8 is replaced and told, so that no line is lost."""
+    for number, raw in enumerate(lines, 1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            print(f"warning: input line {number} is not valid UTF-8", file=sys.stderr)
+            print(f"warning: {what} {number} is not valid UTF-8", file=sys.stderr)
             yield line.decode("utf-8", "replace")
 
 
@@ -101,13 +114,3 @@ def _as_they_come(lines: Iterator[str]) -> Iterator[list[str]]:
             yield group
     if isinstance(end, BaseException):
         raise end
-
-
-translate.examples = """Examples:
-
-`heedful translate runs/dates/best "15. November 2026"`
-
-`heedful translate runs/en-de/best --input test.en > test.out`
-
-`cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
-"""  # type: ignore[attr-defined]

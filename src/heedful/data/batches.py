@@ -144,6 +144,7 @@ class Prefetch(Generic[T]):
         self.queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
         self.stop = threading.Event()
         self.waited = 0.0
+        self.end: BaseException | None = None
         self.thread = threading.Thread(target=self._fill, args=(items,), daemon=True)
         self.thread.start()
 
@@ -169,15 +170,18 @@ class Prefetch(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        if self.end is not None:
+            raise self.end
         start = time.perf_counter()
-        item, error = self.queue.get()
+        item, self.end = self.queue.get()
         self.waited += time.perf_counter() - start
-        if error is not None:
-            raise error
+        if self.end is not None:
+            raise self.end
         return item  # type: ignore[return-value]
 
     def close(self) -> None:
         """Let the thread end."""
+        self.end = self.end or StopIteration()
         self.stop.set()
         self.thread.join()
 
@@ -189,5 +193,3 @@ def padding_share(batches: Iterator[Batch]) -> float:
         real += int(batch.source_mask.sum()) + int(batch.target_mask.sum())
         total += batch.source_mask.numel() + batch.target_mask.numel()
     return 1.0 - real / max(1, total)
-
-

@@ -45,10 +45,9 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
     """A file's bytes, unpacked when it is gzip; trouble with it becomes one sentence."""
     try:
         with open(path, "rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            yield io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw  # type: ignore[misc]
-    except FileNotFoundError as error:
+            zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be wound back
+            yield io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise HeedfulError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise HeedfulError(f"{path} is a directory; a text file is needed") from error

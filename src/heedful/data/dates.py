@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from babel import Locale
 
-LOCALES = (
-    "ar bg bn cs da de el en en_GB es fa fi fr he hi hr hu id it ja ko mr nb nl pl pt ro ru sv th tr uk vi zh"
-).split()
+LOCALES = ("ar bg bn cs da de el en en_GB es fa fi fr he hi hr hu id it ja ko mr nb nl pl pt ro ru sv th tr uk vi zh").split()
 YEARS = (1800, 2199)
 TWO_DIGIT_YEARS = (1950, 2049)  # a two-digit year is read in this window
 SPLITS = {"test": (0, 2), "valid": (2, 3), "train": (3, 100)}  # per cent of all dates
@@ -116,6 +114,13 @@ def split_of(date: datetime.date) -> str:
     return next(name for name, (low, high) in SPLITS.items() if low <= bucket < high)
 
 
+@cache
+def dates_of(split: str, first: int, last: int) -> list[datetime.date]:
+    """Every date of a split in these years."""
+    days = range(datetime.date(first, 1, 1).toordinal(), datetime.date(last, 12, 31).toordinal() + 1)
+    return [date for date in map(datetime.date.fromordinal, days) if split_of(date) == split]
+
+
 def generate_dates(split: str, count: int, seed: int) -> Iterator[tuple[str, str]]:
     """`count` pairs (a date as written somewhere, the same in ISO 8601) of one split.
 
@@ -125,14 +130,9 @@ def generate_dates(split: str, count: int, seed: int) -> Iterator[tuple[str, str
     """
     chance = random.Random(f"dates {split} {seed}")
     forms, ambiguous = usable_forms(), ambiguous_forms()[0]
-    made = 0
-    while made < count:
+    for _ in range(count):
         form = chance.choice(forms[chance.choice(LOCALES)])
-        first, last = form.years
-        start = datetime.date(first, 1, 1).toordinal()
-        date = datetime.date.fromordinal(chance.randint(start, datetime.date(last, 12, 31).toordinal()))
-        if split_of(date) != split:
-            continue
+        date = chance.choice(dates_of(split, *form.years))
         text = form.write(date)
         if chance.random() < 0.5:
             text = text.translate(TYPED)
@@ -140,7 +140,6 @@ def generate_dates(split: str, count: int, seed: int) -> Iterator[tuple[str, str
             text = text.lower()
         if form in ambiguous or chance.random() < 0.1:
             text = f"{form.tag} {text}"
-        made += 1
         yield text, date.isoformat()
 
 

@@ -61,9 +61,7 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
     if old is not None:
         changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"].get(path, {}).get("hash")]
         if changed:
-            raise HeedfulError(
-                f"{', '.join(changed)} changed since this run began; give another --run to train on the new text"
-            )
+            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new text")
         if old["settings"] == settings:
             reporter.say(f"data: {old['pairs']:,} pairs, as prepared before")
             return
@@ -105,9 +103,7 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
                 yield pair
 
     tick = reporter.track("tokenising", count)
-    kept = write_store(
-        temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick
-    )
+    kept = write_store(temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick)
     if not kept:
         raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
     valid_drops = Drops()
@@ -146,6 +142,8 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
     """Size, time and content hash of a file; an unchanged size and time spares reading it again."""
     try:
         stat = path.stat()
+        if path.is_fifo():
+            raise HeedfulError(f"{path} is a pipe, but training text is read more than once; put it in a file")
         entry: dict[str, Any] = {"size": stat.st_size, "time": stat.st_mtime_ns}
         if known and {key: known[key] for key in entry} == entry:
             return known
@@ -153,7 +151,7 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise HeedfulError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise HeedfulError(f"{path} is a directory; a text file is needed") from error
@@ -185,26 +183,31 @@ def _pair_hash(pair: Pair) -> int:
 
 def _held_out_limit(training: ParallelFiles, wanted: int, reporter: Reporter) -> tuple[int, int]:
     """The hash up to which pairs are held out, so that about `wanted` are (a tenth at most), and the number of pairs."""
-    smallest: list[int] = []  # of the distinct hashes, negated: a heap of the `wanted` smallest
-    known: set[int] = set()
+    smallest: list[int] = []  # of the distinct hashes, negated: a heap of the `wanted` smallest, or of two
+    pairs: dict[int, int] = {}  # with each hash in the heap; complete, since a hash that left never comes back
     count = 0
     tick = reporter.track("checking the text", None)
     for pair in training.read(Drops()):
         count += 1
         tick(1)
         value = _pair_hash(pair)
-        if value in known:
-            continue
-        if len(smallest) < wanted:
+        if value in pairs:
+            pairs[value] += 1
+        elif len(smallest) < max(wanted, 2):
             heapq.heappush(smallest, -value)
-            known.add(value)
+            pairs[value] = 1
         elif value < -smallest[0]:
-            known.discard(-heapq.heappushpop(smallest, -value))
-            known.add(value)
-    take = min(wanted, count // 10 or 1, max(0, len(smallest)))
-    if count == 1 or (count and len(smallest) == 1):
+            del pairs[-heapq.heappushpop(smallest, -value)]
+            pairs[value] = 1
+    if len(smallest) == 1:
         raise HeedfulError("one distinct source is not enough to hold out a validation pair; give data.valid_source")
-    return (sorted(-value for value in smallest)[take - 1] if take else -1), count
+    limit, taken = -1, 0
+    for value in sorted(pairs):
+        taken += pairs[value]
+        if limit >= 0 and taken > min(wanted, count // 10):
+            break
+        limit = value
+    return limit, count
 
 
 def _tokenizers(

@@ -42,16 +42,14 @@ class _Writer:
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.ids.npy"
         self.lengths_path = folder / f"{name}.lengths.npy"
-        self.file = open(self.path, "wb")
+        self.file = open(self.path, "wb")  # noqa: SIM115
         self.lengths: list[NDArray[np.int32]] = []
         self.header(0)
 
     def header(self, count: int) -> None:
         self.file.seek(0)
         # The same number of bytes whatever the count, so it can be written again at the end.
-        np.lib.format.write_array_header_1_0(
-            self.file, {"descr": "<u4", "fortran_order": False, "shape": (count,)}
-        )
+        np.lib.format.write_array_header_1_0(self.file, {"descr": "<u4", "fortran_order": False, "shape": (count,)})
 
     def append(self, rows: list[list[int]]) -> None:
         self.lengths.append(np.array([len(row) for row in rows], dtype=np.int32))

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from heedful.errors import UsageError
+
 
 class StepModel(Protocol):
     """What a search needs of a model: `start` on a source gives a state, then `step` after `step` extends it.
@@ -51,9 +53,8 @@ class Hypothesis:
 
 def next_log_probabilities(logits: Tensor, limits: Limits) -> Tensor:
     """(…, V) logits → log-probabilities in which padding and begin cannot come."""
-    logits = logits.float()
-    logits[..., [limits.pad, limits.bos]] = -math.inf
-    return logits.log_softmax(-1)
+    never = torch.tensor([limits.pad, limits.bos], device=logits.device)
+    return logits.float().index_fill(-1, never, -math.inf).log_softmax(-1)
 
 
 @torch.inference_mode()
@@ -74,6 +75,9 @@ def sample(
     generator: torch.Generator | None = None,
 ) -> list[Hypothesis]:
     """A token drawn at every step, from the `top_k` likeliest (0: all) and the likeliest that make up `top_p`."""
+
+    if temperature <= 0.0:
+        raise UsageError(f"temperature must be above 0, not {temperature}; greedy search is its limit")
 
     def draw(scores: Tensor) -> Tensor:
         chances = (restrict(scores / temperature, top_k, top_p)).softmax(-1)

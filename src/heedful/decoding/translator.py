@@ -60,9 +60,7 @@ class Translator:
 
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
         """Each text translated; beam 1 is greedy. An empty text stays empty."""
-        return [
-            self.target_tokenizer.decode(found[0].tokens) if found else "" for found in self.search(texts, beam)
-        ]
+        return [self.target_tokenizer.decode(found[0].tokens) if found else "" for found in self.search(texts, beam)]
 
     def search(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError, did_you_mean
 
 
 def translation_scores(
@@ -21,8 +21,10 @@ def translation_scores(
     try:
         # Without `force`, sacreBLEU warns on text that looks tokenised, which here is the user's choice.
         bleu, chrf = BLEU(tokenize=tokenize, lowercase=lowercase, force=True), CHRF(lowercase=lowercase)
-    except (TypeError, ImportError, SystemExit) as error:
-        raise HeedfulError(f"sacreBLEU has no tokenizer '{tokenize}': {error}") from error
+    except KeyError as error:
+        raise UsageError(f"sacreBLEU has no tokenizer '{tokenize}'{did_you_mean(tokenize, BLEU.TOKENIZERS)}") from error
+    except (ImportError, RuntimeError) as error:  # some need more packages, and sacreBLEU says which
+        raise HeedfulError(f"sacreBLEU's tokenizer '{tokenize}' cannot be used: {' '.join(str(error).split())}") from error
     same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
     return {
         "bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -35,7 +36,7 @@ def write_report(run: Path, results: dict[str, Any], translator: Translator) -> 
         "BLEU": f"{scores['bleu']:.1f}",
         "chrF": f"{scores['chrf']:.1f}",
         "exact match": f"{scores['exact']:.1f} %",
-        "perplexity": f"{scores['perplexity']:.3g}",
+        "perplexity": f"{scores['perplexity']:.3f}",
         "parameters": f"{parameters:,}",
         "steps": f"{results['steps']:,}",
         "training": f"{minutes:.1f} min",
@@ -48,7 +49,7 @@ def write_report(run: Path, results: dict[str, Any], translator: Translator) -> 
         curve("Validation score", "step", {
             "BLEU": [(e["step"], e["bleu"]) for e in valid],
             "chrF": [(e["step"], e["chrf"]) for e in valid],
-            "exact match, %": [(e["step"], e["exact"]) for e in valid],
+            "exact, %": [(e["step"], e["exact"]) for e in valid],
         }),
         curve("Speed, target tokens per second", "step", {
             "": [(e["step"], e["tokens_per_second"]) for e in train],
@@ -79,43 +80,43 @@ def curve(title: str, below: str, series: dict[str, Series], width: int = 420, h
     points = [point for values in series.values() for point in values]
     if not points:
         return ""
-    left, bottom, top, right = 52, 34, 30, 12
-    high_x = max(x for x, _ in points) or 1.0
-    high_y, low_y = max(y for _, y in points), min(0.0, min(y for _, y in points))
-    high_y = high_y if high_y > low_y else low_y + 1.0
+    left, bottom, top, right = 56, 34, 30, 12
+    ticks_x, ticks_y = (round_ticks(max(point[axis] for point in points)) for axis in (0, 1))
 
     def at(x: float, y: float) -> tuple[float, float]:
         return (
-            left + (width - left - right) * x / high_x,
-            height - bottom - (height - bottom - top) * (y - low_y) / (high_y - low_y),
+            left + (width - left - right) * x / ticks_x[-1],
+            height - bottom - (height - bottom - top) * y / ticks_y[-1],
         )
 
     parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(title)}">']
     parts.append(f'<text x="{left}" y="16" class="title">{html.escape(title)}</text>')
-    for fraction in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = low_y + fraction * (high_y - low_y)
+    for value in ticks_y:
         _, y = at(0, value)
         parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" class="tick end">{_short(value)}</text>')
-        x, _ = at(fraction * high_x, low_y)
-        anchor = "end" if fraction == 1.0 else "middle"
-        parts.append(f'<text x="{x:.1f}" y="{height - bottom + 16}" class="tick {anchor}">{_short(fraction * high_x)}</text>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" class="tick end">{value:,g}</text>')
+    for value in ticks_x:
+        x, _ = at(value, 0)
+        anchor = "end" if value == ticks_x[-1] else "middle"
+        parts.append(f'<text x="{x:.1f}" y="{height - bottom + 16}" class="tick {anchor}">{value:,g}</text>')
     parts.append(f'<text x="{left}" y="{height - 4}" class="tick">{html.escape(below)}</text>')
     for index, (name, values) in enumerate(series.items()):
         colour = COLOURS[index % len(COLOURS)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in values))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         if name:
-            x = left + 60 + index * 110
+            x = left + 60 + index * 100
             parts.append(f'<rect x="{x}" y="{height - 13}" width="10" height="10" fill="{colour}"/>')
             parts.append(f'<text x="{x + 14}" y="{height - 4}" class="tick">{html.escape(name)}</text>')
     return "".join(parts) + "</svg>"
 
 
-def _short(value: float) -> str:
-    if abs(value) >= 10_000:
-        return f"{value / 1000:.0f}k"
-    return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2f}"
+def round_ticks(highest: float) -> list[float]:
+    """Three to six round numbers from zero to at least the highest value."""
+    highest = highest if highest > 0 else 1.0
+    size = 10.0 ** math.floor(math.log10(highest))
+    step = next(size * part for part in (0.2, 0.5, 1.0, 2.0) if highest / (size * part) <= 5)
+    return [step * number for number in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
 def _score_table(results: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Named sizes: every row of the paper's Table 3, `big`, and `tiny` (SPEC 10).
 
-A preset holds what differs from base. Model settings and training settings are kept apart, because a row such as
-"label smoothing 0.2" is about training alone.
+Every preset is whole, so that naming one replaces the shape a recipe has. Model settings and training settings are
+kept apart, because a row such as "label smoothing 0.2" is about training alone.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ class Preset:
     parameters: float | None = None  # in millions, the paper's column, with its vocabulary of about 40,800
 
 
-def _heads(heads: int) -> Preset:
-    width = 512 // heads
-    return Preset(f"Table 3 (A): {heads} heads of {width}", {"heads": heads, "d_k": width, "d_v": width})
+SHAPE = {"layers": 6, "decoder_layers": None, "d_model": 512, "d_ff": 2048, "heads": 8, "d_k": None, "d_v": None}
+PAPER_MODEL = {**SHAPE, "dropout": 0.1, "norm": "post", "positions": "sinusoidal"}
+PAPER_TRAINING = {
+    "steps": 100_000, "label_smoothing": 0.1, "schedule": "inverse-sqrt", "warmup": 4000, "learning_rate": 0.0, "average": 5
+}  # fmt: skip
+
+
+def _row(about: str, parameters: float | None = None, training: dict[str, Any] | None = None, **model: Any) -> Preset:
+    """A row of Table 3: base, but for what is named."""
+    return Preset(f"Table 3 {about}", {**PAPER_MODEL, **model}, {**PAPER_TRAINING, **(training or {})}, parameters)
 
 
 PRESETS: dict[str, Preset] = {
-    "base": Preset("Table 3: the base model", {}, {"steps": 100_000}, 65),
-    "a-heads-1": _heads(1),
-    "a-heads-4": _heads(4),
-    "a-heads-16": _heads(16),
-    "a-heads-32": _heads(32),
-    "b-dk-16": Preset("Table 3 (B): keys of 16", {"d_k": 16, "d_v": 64}, {}, 58),
-    "b-dk-32": Preset("Table 3 (B): keys of 32", {"d_k": 32, "d_v": 64}, {}, 60),
-    "c-layers-2": Preset("Table 3 (C): 2 layers", {"layers": 2}, {}, 36),
-    "c-layers-4": Preset("Table 3 (C): 4 layers", {"layers": 4}, {}, 50),
-    "c-layers-8": Preset("Table 3 (C): 8 layers", {"layers": 8}, {}, 80),
-    "c-width-256": Preset("Table 3 (C): 256 wide", {"d_model": 256, "d_k": 32, "d_v": 32}, {}, 28),
-    "c-width-1024": Preset("Table 3 (C): 1024 wide", {"d_model": 1024, "d_k": 128, "d_v": 128}, {}, 168),
-    "c-ff-1024": Preset("Table 3 (C): feed-forward 1024", {"d_ff": 1024}, {}, 53),
-    "c-ff-4096": Preset("Table 3 (C): feed-forward 4096", {"d_ff": 4096}, {}, 90),
-    "d-dropout-0.0": Preset("Table 3 (D): no dropout", {"dropout": 0.0}),
-    "d-dropout-0.2": Preset("Table 3 (D): dropout 0.2", {"dropout": 0.2}),
-    "d-smoothing-0.0": Preset("Table 3 (D): no label smoothing", {}, {"label_smoothing": 0.0}),
-    "d-smoothing-0.2": Preset("Table 3 (D): label smoothing 0.2", {}, {"label_smoothing": 0.2}),
-    "e-learned": Preset("Table 3 (E): learned positions", {"positions": "learned"}),
-    "big": Preset(
-        "Table 3: the big model",
-        {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
-        {"steps": 300_000, "average": 20},
-        213,
-    ),
-    "tiny": Preset("the small-data standard", {"layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}),
+    "base": _row("base", 65),
+    "a-heads-1": _row("(A): 1 head of 512", heads=1, d_k=512, d_v=512),
+    "a-heads-4": _row("(A): 4 heads of 128", heads=4, d_k=128, d_v=128),
+    "a-heads-16": _row("(A): 16 heads of 32", heads=16, d_k=32, d_v=32),
+    "a-heads-32": _row("(A): 32 heads of 16", heads=32, d_k=16, d_v=16),
+    "b-dk-16": _row("(B): keys of 16", 58, d_k=16, d_v=64),
+    "b-dk-32": _row("(B): keys of 32", 60, d_k=32, d_v=64),
+    "c-layers-2": _row("(C): 2 layers", 36, layers=2),
+    "c-layers-4": _row("(C): 4 layers", 50, layers=4),
+    "c-layers-8": _row("(C): 8 layers", 80, layers=8),
+    "c-width-256": _row("(C): 256 wide", 28, d_model=256, d_k=32, d_v=32),
+    "c-width-1024": _row("(C): 1024 wide", 168, d_model=1024, d_k=128, d_v=128),
+    "c-ff-1024": _row("(C): feed-forward 1024", 53, d_ff=1024),
+    "c-ff-4096": _row("(C): feed-forward 4096", 90, d_ff=4096),
+    "d-dropout-0.0": _row("(D): no dropout", dropout=0.0),
+    "d-dropout-0.2": _row("(D): dropout 0.2", dropout=0.2),
+    "d-smoothing-0.0": _row("(D): no label smoothing", training={"label_smoothing": 0.0}),
+    "d-smoothing-0.2": _row("(D): label smoothing 0.2", training={"label_smoothing": 0.2}),
+    "e-learned": _row("(E): learned positions", positions="learned"),
+    "big": _row("big", 213, {"steps": 300_000, "average": 20}, d_model=1024, d_ff=4096, heads=16, dropout=0.3),
+    "tiny": Preset("the small-data standard", {**SHAPE, "layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}),
 }
 
 

@@ -86,11 +86,20 @@ class Seq2SeqConfig:
 class PairBatch(Protocol):
     """Sources and targets as padded tensors, (B, L) and (B, T)."""
 
-    source: Tensor
-    source_mask: Tensor
-    target_in: Tensor
-    target_out: Tensor
-    target_mask: Tensor
+    @property
+    def source(self) -> Tensor: ...
+
+    @property
+    def source_mask(self) -> Tensor: ...
+
+    @property
+    def target_in(self) -> Tensor: ...
+
+    @property
+    def target_out(self) -> Tensor: ...
+
+    @property
+    def target_mask(self) -> Tensor: ...
 
 
 class DecodingState:
@@ -148,9 +157,7 @@ class Seq2Seq(nn.Module):
         source = output if c.tie == "all" else new_matrix(c.source_vocab, c.d_model)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
         self.encoder = Encoder([EncoderLayer(attend(True), feed(), wrap) for _ in range(c.layers)], final_norm())
-        self.decoder = Decoder(
-            [DecoderLayer(attend(True), attend(False), feed(), wrap) for _ in range(c.depth)], final_norm()
-        )
+        self.decoder = Decoder([DecoderLayer(attend(True), attend(False), feed(), wrap) for _ in range(c.depth)], final_norm())
         self.mixes = nn.ModuleList(LayerMix(c.layers) for _ in range(c.depth if c.reads == "mix" else 0))
         self.output_weight = output  # (target_vocab, D)
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))

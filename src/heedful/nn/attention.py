@@ -154,10 +154,9 @@ class MultiHeadAttention(nn.Module):
             query = self.split_heads(F.linear(x, self.project_in.weight[:width], self.project_in.bias[:width]))
             if cache is None:
                 key, value = self.project_memory(memory)
+            elif cache.key is None or cache.value is None:
+                key, value = cache.append(*self.project_memory(memory))
             else:
-                if cache.key is None or cache.value is None:
-                    cache.append(*self.project_memory(memory))
-                assert cache.key is not None and cache.value is not None
                 key, value = cache.key, cache.value
         bias = None if self.positions is None or memory is not None else self.positions.bias(query, key.size(2), start)
         dropout = self.dropout if self.training else 0.0

@@ -21,8 +21,8 @@ class _ProjectedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        total = states.new_zeros((), dtype=torch.float32)
-        plain = states.new_zeros((), dtype=torch.float32)
+        exact = torch.promote_types(states.dtype, torch.float32)  # sums in bf16 would lose what they are made of
+        total, plain = states.new_zeros(2, dtype=exact).unbind()
         wanted = any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states) if wanted else None
         grad_weight = torch.zeros_like(weight) if wanted else None
@@ -31,13 +31,13 @@ class _ProjectedLoss(torch.autograd.Function):
         for start in range(0, states.size(0), CHUNK):
             rows, answers = states[start : start + CHUNK], targets[start : start + CHUNK, None]
             logits = torch.addmm(bias, rows, weight.T)  # (n, V)
-            picked = logits.gather(1, answers).float()
-            mean = logits.mean(1, keepdim=True, dtype=torch.float32) if smoothing else picked
-            norm = logits.logsumexp(1, keepdim=True).float()
+            picked = logits.gather(1, answers).to(exact)
+            mean = logits.mean(1, keepdim=True, dtype=exact) if smoothing else picked
+            norm = logits.to(exact).logsumexp(1, keepdim=True)
             nll = (norm - picked).sum()
-            plain += nll
+            plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
-            total += (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
+            total = total + (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
             if grad_states is None or grad_weight is None or grad_bias is None:
                 continue
             grad = logits.sub_(norm.to(logits.dtype)).exp_()  # softmax
@@ -69,4 +69,6 @@ def label_smoothed_loss(
     if torch.is_autocast_enabled(states.device.type):
         kind = torch.get_autocast_dtype(states.device.type)
         states, weight, bias = states.to(kind), weight.to(kind), bias.to(kind)
+    if not torch.is_grad_enabled():  # a Function sees requires_grad alone and would make gradients for nobody
+        states, weight, bias = states.detach(), weight.detach(), bias.detach()
     return _ProjectedLoss.apply(states, weight, bias, targets, smoothing)

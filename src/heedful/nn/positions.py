@@ -17,15 +17,17 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
+        self.table: Tensor
         self.register_buffer("table", self.compute(0, 256), persistent=False)
 
     def compute(self, start: int, end: int) -> Tensor:
         """Encodings of the positions start … end − 1: (end − start, D)."""
-        position = torch.arange(start, end, dtype=torch.float32)[:, None]
-        even = torch.arange(0, self.d_model, 2, dtype=torch.float32)
+        # In double precision: a rate's rounding error is multiplied by the position.
+        position = torch.arange(start, end, dtype=torch.float64)[:, None]
+        even = torch.arange(0, self.d_model, 2, dtype=torch.float64)
         angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # in log space
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
-        return table[:, : self.d_model]  # an odd D drops the last cosine
+        return table[:, : self.d_model].float()  # an odd D drops the last cosine
 
     def forward(self, length: int, start: int = 0) -> Tensor:
         """(length, D), for the positions from `start` on."""
@@ -67,14 +69,20 @@ def distances(queries: int, keys: int, start: int, device: torch.device) -> Tens
 
 
 class LinearBias(AttentionPositions):
-    """score − slope_h · |distance|, slopes 2^(−8/H), 2^(−16/H) … one a head (ALiBi)."""
+    """score − slope_h · distance, slopes 2^(−8/H), 2^(−16/H) … one a head (ALiBi).
+
+    A key ahead counts as half as far again as one behind: with equal sides an encoder could not tell a sentence from its
+    reverse. A causal decoder never looks ahead.
+    """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
+        self.slopes: Tensor
         self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads), persistent=False)
 
     def bias(self, query: Tensor, keys: int, start: int) -> Tensor:
-        away = distances(query.size(2), keys, start, query.device).abs().to(query.dtype)
+        behind = distances(query.size(2), keys, start, query.device).to(query.dtype)
+        away = torch.where(behind < 0, -1.5 * behind, behind)
         return (-self.slopes.to(query.dtype)[:, None, None] * away)[None]  # (1, H, Lq, Lk)
 
 
@@ -99,6 +107,7 @@ class RotaryPositions(AttentionPositions):
 
     def __init__(self, d_k: int) -> None:
         super().__init__()
+        self.rates: Tensor
         even = torch.arange(0, d_k, 2, dtype=torch.float32)
         self.register_buffer("rates", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)
 
@@ -115,9 +124,7 @@ IN_ATTENTION = ("linear-bias", "relative", "rotary")
 POSITIONS = (*ABSOLUTE, *IN_ATTENTION, "none")
 
 
-def absolute_positions(
-    kind: str, d_model: int, max_positions: int
-) -> SinusoidalPositions | LearnedPositions | None:
+def absolute_positions(kind: str, d_model: int, max_positions: int) -> SinusoidalPositions | LearnedPositions | None:
     """What is added to the embeddings, or None when positions are elsewhere."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -128,9 +129,9 @@ class Recipe:
             if name != section:
                 lines += ["", f"[{name}]"]
                 section = name
-            if value is not None:
-                lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}")
-        return "\n".join(lines) + "\n"
+            # TOML has no null, and leaving it out would bring back the preset's value.
+            lines.append(f"{key} = {json.dumps('none' if value is None else value, ensure_ascii=False)}")
+        return "\n".join(lines).replace("\x7f", "\\u007f") + "\n"  # the one character that JSON allows and TOML does not
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -184,7 +185,9 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
         return {**below[0], **below[1], **asked[section]}
 
     model = {**layer("model", preset.model), "preset": preset_name}
-    built = {section: kind(**layer(section, preset.training if section == "training" else {})) for section, kind in SECTIONS.items()}
+    built = {
+        section: kind(**layer(section, preset.training if section == "training" else {})) for section, kind in SECTIONS.items()
+    }
     recipe = Recipe(
         str(raw.get("name", name)), str(raw.get("about", "")), str(raw.get("task", "translation")), model=model, **built
     )
@@ -217,7 +220,9 @@ def _plain(kind: Any) -> tuple[type, bool]:
 
 def _check(section: str, key: str, value: Any) -> Any:
     """A value from TOML, of the right type."""
-    kind, _ = _plain(_type_of(section, key))
+    kind, optional = _plain(_type_of(section, key))
+    if optional and value == "none":
+        return None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -252,7 +257,9 @@ def _validate(recipe: Recipe) -> None:
             "steps", "batch_tokens", "accumulate", "warmup", "validate_every", "validate_pairs", "checkpoint_every",
             "average", "log_every",
         )),
-        *((f"training.{key}", getattr(training, key), 0) for key in ("workers", "learning_rate", "clip", "patience", "seed")),
+        *((f"training.{key}", getattr(training, key), 0) for key in (
+            "workers", "learning_rate", "clip", "patience", "seed", "epsilon",
+        )),
         ("decoding.beam", decoding.beam, 1),
         ("decoding.validation_beam", decoding.validation_beam, 1),
         ("decoding.max_extra", decoding.max_extra, 0),
@@ -266,8 +273,12 @@ def _validate(recipe: Recipe) -> None:
     for key, value, least in at_least:
         if not value >= least:
             raise UsageError(f"{key} must be at least {least}, not {value}")
-    if not 0.0 <= training.label_smoothing < 1.0:
-        raise UsageError(f"training.label_smoothing must be at least 0 and below 1, not {training.label_smoothing}")
+    for key, value in recipe.flat().items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{key} must be a finite number, not {value}")
+    for key in ("label_smoothing", "beta1", "beta2"):
+        if not 0.0 <= getattr(training, key) < 1.0:
+            raise UsageError(f"training.{key} must be at least 0 and below 1, not {getattr(training, key)}")
     choices = {
         "tokenizer.kind": (tokenizer.kind, KINDS),
         "training.metric": (training.metric, METRICS),

@@ -20,7 +20,7 @@ from heedful.nn.loss import label_smoothed_loss
 from heedful.recipes import Recipe, model_settings
 from heedful.training.processes import Processes
 
-SAMPLES = 5
+SAMPLES = 8
 
 
 class TranslationTask:
@@ -74,9 +74,7 @@ class TranslationTask:
         beam = None if everything else self.recipe.decoding.validation_beam
         return self.score(model, self.data.valid[:limit], processes, beam)
 
-    def score(
-        self, model: Seq2Seq, pairs: Sequence[Pair], processes: Processes, beam: int | None = None
-    ) -> dict[str, Any]:
+    def score(self, model: Seq2Seq, pairs: Sequence[Pair], processes: Processes, beam: int | None = None) -> dict[str, Any]:
         """Scores of real decoding on any pairs, shared out between the processes."""
         translator = self.translator(model)
         mine = pairs[processes.rank :: processes.world]

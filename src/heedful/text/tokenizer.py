@@ -32,13 +32,13 @@ class Tokenizer:
         backend.no_truncation()
         # Text that happens to contain "</s>" is text, not the end of the sentence.
         backend.encode_special_tokens = True
-        found = {}
+        found: dict[str, int] = {}
         for role, names in ALIASES.items():
             name = next((name for name in names if backend.token_to_id(name) is not None), None)
             if name is None:
                 name = names[0]
                 backend.add_special_tokens([AddedToken(name, special=True)])
-            found[role] = int(backend.token_to_id(name))
+            found[role] = int(backend.token_to_id(name) or 0)
         self.pad, self.unk, self.bos, self.eos = found["pad"], found["unk"], found["bos"], found["eos"]
 
     @classmethod
@@ -48,33 +48,39 @@ class Tokenizer:
             raise UsageError(f"tokenizer.kind must be one of {', '.join(KINDS)}, not '{kind}'")
         specials = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
         alphabet = pre_tokenizers.ByteLevel.alphabet()
+        learned = size - len(tags)  # the tags are added last
+        least = len(specials) + (len(alphabet) if kind == "bpe" else 2)
+        if kind != "byte" and learned < least:
+            raise UsageError(f"tokenizer.size {size} is too small for {kind}: it starts from {least + len(tags)} tokens")
         if kind in ("bpe", "byte"):
             # Bytes underneath, so that any text comes back exactly and nothing is unknown.
             backend = Backend(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe")
             backend.decoder = decoders.ByteLevel()
             byte_trainer = trainers.BpeTrainer(
-                vocab_size=size if kind == "bpe" else len(specials) + len(alphabet),
+                vocab_size=learned if kind == "bpe" else len(specials) + len(alphabet),
                 initial_alphabet=sorted(alphabet),
                 special_tokens=specials,
                 show_progress=False,
             )
-            if kind == "bpe" and size < len(specials) + len(alphabet):
-                raise UsageError(f"tokenizer.size {size} is too small for BPE: it starts from {len(specials) + len(alphabet)} tokens")
             backend.train_from_iterator(texts if kind == "bpe" else [], byte_trainer)
         elif kind == "wordpiece":
             backend = Backend(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=200))
             backend.normalizer = normalizers.NFC()
             backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
             backend.decoder = decoders.WordPiece()
-            backend.train_from_iterator(
-                texts, trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials, show_progress=False)
+            piece_trainer = trainers.WordPieceTrainer(
+                vocab_size=learned,
+                limit_alphabet=(learned - len(specials)) // 2,  # each may begin a word and continue one
+                special_tokens=specials,
+                show_progress=False,
             )
+            backend.train_from_iterator(texts, piece_trainer)
         else:
             counts: Counter[str] = Counter()
             for text in texts:
                 counts.update(text)
-            kept = sorted(character for character, _ in counts.most_common(max(1, size - len(SPECIALS) - len(tags))))
+            kept = sorted(character for character, _ in counts.most_common(learned - len(SPECIALS)))
             vocabulary = {token: index for index, token in enumerate([*SPECIALS, *kept])}
             backend = Backend(models.WordLevel(vocabulary, unk_token="<unk>"))
             backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -128,7 +134,7 @@ class Tokenizer:
 
 def _bert(path: Path) -> Backend:
     """A BERT vocab.txt; text is lower-cased when the vocabulary has no upper-case letter."""
-    words = path.read_text(encoding="utf-8").splitlines()
+    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may hold another line separator
     vocabulary = {word: index for index, word in enumerate(words)}
     if "[UNK]" not in vocabulary:
         raise HeedfulError(f"{path} has no [UNK] line, so it is not a BERT vocabulary")

@@ -141,4 +141,6 @@ def _use_loopback() -> None:
 
 def default_workers(device: torch.device) -> int:
     """On a CPU one single-threaded worker a core; on anything else one process a device is torchrun's business."""
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) if device.type == "cpu" else 1
+    if device.type != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,14 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
     try:
         if place is not None and place[1] > 1:
-            with joined(*place) as processes:
+            with joined(*place) as processes, _locked(run) if processes.first else nullcontext():
                 recipe = _open_together(recipe, run, processes, screen)
-                return _train_and_finish(recipe, run, processes, screen)
-        run.mkdir(parents=True, exist_ok=True)
+                return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
         with _locked(run):
-            recipe = _open(recipe, run)
+            recipe = _open(recipe, run, screen)
             done = finished_results(run)
             if done is not None:
-                screen.say(f"{run} is finished; delete it or give another --run to train again")
                 return done
-            TranslationTask.prepare(recipe, run / "data", screen)
-            screen.close()
             world = recipe.training.workers
             if world > 1:
                 screen.say(f"training with {world} single-threaded workers")
@@ -72,8 +68,19 @@ def finished_results(run: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def _open(recipe: Recipe, run: Path) -> Recipe:
-    """Settle the recipe of a run: the one it began with, which the one asked for must equal."""
+def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
+    """Settle the recipe, see whether there is anything left to do, and prepare the data."""
+    recipe = _settle(recipe, run)
+    if finished_results(run) is not None:
+        screen.say(f"{run} is finished; delete it or give another --run to train again")
+    else:
+        TranslationTask.prepare(recipe, run / "data", screen)
+        screen.close()
+    return recipe
+
+
+def _settle(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe a run began with, which the one asked for must equal."""
     path = run / "recipe.toml"
     if not path.exists():
         workers = recipe.training.workers or default_workers(pick_device(recipe.training.device))
@@ -99,13 +106,11 @@ def _open(recipe: Recipe, run: Path) -> Recipe:
 
 
 def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> Recipe:
-    """Under torchrun the first process opens and prepares; the others then find everything there."""
+    """Under torchrun the first process opens the run; the others then find everything there."""
     problem: HeedfulError | None = None
     if processes.first:
         try:
-            run.mkdir(parents=True, exist_ok=True)
-            recipe = _open(recipe, run)
-            TranslationTask.prepare(recipe, run / "data", screen)
+            recipe = _open(recipe, run, screen)
         except HeedfulError as error:
             problem = error
     failed, recipe = processes.gather((None if problem is None else str(problem), recipe))[0]
@@ -202,7 +207,8 @@ def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
 
 @contextmanager
 def _locked(run: Path) -> Iterator[None]:
-    """Only one training at a time in a run directory."""
+    """Make the run directory; only one training at a time in it."""
+    run.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:  # not on Windows

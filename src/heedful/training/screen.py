@@ -19,6 +19,7 @@ class Screen:
         self.live = self.console.is_terminal
         self.bar: Progress | None = None
         self.task: TaskID | None = None
+        self.label = ""
         self.last = 0.0
 
     def say(self, text: str) -> None:
@@ -45,10 +46,10 @@ class Screen:
         """How training stands: step, loss, tokens a second, time to go."""
         left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
         if self.live:
-            if self.bar is None or self.task is None or self.label != "training":
+            if self.label != "training":
                 self._begin("training", steps)
-            assert self.bar is not None and self.task is not None
-            self.bar.update(self.task, completed=step, note=f"loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}")
+            if self.bar is not None and self.task is not None:
+                self.bar.update(self.task, completed=step, note=f"loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}")
         else:
             self.say(f"step {step:,}/{steps:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}")
 
@@ -74,6 +75,7 @@ class Screen:
         if self.bar is not None:
             self.bar.stop()
         self.bar = self.task = None
+        self.label = ""
 
 
 class Silence(Screen):

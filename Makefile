@@ -1,0 +1,39 @@
+# make demo   set up, train the default model, score it, translate examples, write the report
+# make test   set up, lint, types, tests
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+.venv/base: pyproject.toml constraints.txt
+	@echo "setting up .venv (once; a few minutes with a slow network)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/dev: .venv/base
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: .venv/base
+	@$(BIN)/heedful train dates
+	@echo
+	@echo '$$ heedful translate runs/dates/best …   (dates it has never seen; yours work too)'
+	@$(BIN)/heedful translate runs/dates/best --input docs/dates.txt | paste -d '\t' docs/dates.txt -
+	@echo
+	@echo 'Open runs/dates/report.html in a browser.'
+
+lint: .venv/dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test: lint
+	@$(BIN)/python -m pytest
+
+clean:
+	rm -rf .venv build dist src/*.egg-info

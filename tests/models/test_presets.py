@@ -1,0 +1,118 @@
+"""Every row of the paper's Table 3 as a preset, with its settings and its number of parameters."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from heedful.errors import UsageError
+from heedful.models.presets import PRESETS, find_preset
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.recipes import Recipe, model_settings, resolve
+
+VOCAB = 40_800
+
+
+class Row(NamedTuple):
+    """One row of SPEC 10; what a row leaves out is base's."""
+
+    N: int = 6
+    D: int = 512
+    F: int = 2048
+    H: int = 8
+    K: int = 64
+    V: int = 64
+    dropout: float = 0.1
+    smoothing: float = 0.1
+    steps: int = 100_000
+    positions: str = "sinusoidal"
+    millions: int | None = None
+
+
+TABLE_3 = {
+    "base": Row(millions=65),
+    "a-heads-1": Row(H=1, K=512, V=512),
+    "a-heads-4": Row(H=4, K=128, V=128),
+    "a-heads-16": Row(H=16, K=32, V=32),
+    "a-heads-32": Row(H=32, K=16, V=16),
+    "b-dk-16": Row(K=16, millions=58),
+    "b-dk-32": Row(K=32, millions=60),
+    "c-layers-2": Row(N=2, millions=36),
+    "c-layers-4": Row(N=4, millions=50),
+    "c-layers-8": Row(N=8, millions=80),
+    "c-width-256": Row(D=256, K=32, V=32, millions=28),
+    "c-width-1024": Row(D=1024, K=128, V=128, millions=168),
+    "c-ff-1024": Row(F=1024, millions=53),
+    "c-ff-4096": Row(F=4096, millions=90),
+    "d-dropout-0.0": Row(dropout=0.0),
+    "d-dropout-0.2": Row(dropout=0.2),
+    "d-smoothing-0.0": Row(smoothing=0.0),
+    "d-smoothing-0.2": Row(smoothing=0.2),
+    "e-learned": Row(positions="learned"),
+    "big": Row(D=1024, F=4096, H=16, dropout=0.3, steps=300_000, millions=213),
+}
+
+
+def settle(preset: str) -> tuple[Recipe, Seq2Seq]:
+    """What a recipe that names this preset and nothing else comes to."""
+    recipe = resolve({"model": {"preset": preset}})
+    with torch.device("meta"):  # shapes without memory
+        return recipe, Seq2Seq(Seq2SeqConfig(VOCAB, VOCAB, **model_settings(recipe)))
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_a_preset_has_the_settings_of_its_row(name: str) -> None:
+    row = TABLE_3[name]
+    recipe, model = settle(name)
+    config: Any = model.config
+    attention: Any = model.encoder.layers[0].self_attention
+    assert (config.layers, len(model.encoder.layers), len(model.decoder.layers)) == (row.N, row.N, row.N)
+    assert (config.d_model, config.d_ff, config.heads) == (row.D, row.F, row.H)
+    assert (attention.heads, attention.d_k, attention.d_v) == (row.H, row.K, row.V)
+    assert (config.dropout, config.positions) == (row.dropout, row.positions)
+    assert (config.norm, config.activation, config.tie, config.reads) == ("post", "relu", "all", "last")
+    assert (recipe.training.label_smoothing, recipe.training.steps) == (row.smoothing, row.steps)
+    assert recipe.training.average == (20 if name == "big" else 5)
+
+
+def test_the_paper_s_training_recipe_is_the_default() -> None:
+    training = settle("base")[0].training
+    assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
+    assert (training.schedule, training.warmup, training.learning_rate) == ("inverse-sqrt", 4000, 0.0)
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE_3.items() if row.millions])
+def test_parameter_counts_are_those_of_the_paper(name: str) -> None:
+    _, model = settle(name)
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    expected = TABLE_3[name].millions
+    assert expected is not None
+    assert PRESETS[name].parameters == expected
+    assert counted == pytest.approx(expected * 1e6, rel=0.03)
+
+
+def test_presets_are_the_table_and_tiny() -> None:
+    assert set(PRESETS) == {*TABLE_3, "tiny"}
+    config = settle("tiny")[1].config
+    assert (config.layers, config.d_model, config.d_ff, config.heads) == (4, 128, 256, 4)
+
+
+def test_one_row_is_never_changed_by_another() -> None:
+    before = {name: (dict(preset.model), dict(preset.training)) for name, preset in PRESETS.items()}
+    for name in PRESETS:
+        resolve({"model": {"preset": name}}, ["training.steps=7", "model.layers=1"])
+    assert {name: (preset.model, preset.training) for name, preset in PRESETS.items()} == before
+
+
+@pytest.mark.parametrize(("wrong", "nearest"), [("bsae", "base"), ("bigg", "big"), ("c-layer-4", "c-layers-4")])
+def test_an_unknown_preset_suggests_the_nearest(wrong: str, nearest: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no preset '{wrong}'; did you mean '{nearest}'?"):
+        find_preset(wrong)
+
+
+def test_a_preset_like_no_other_gets_the_list() -> None:
+    with pytest.raises(UsageError) as caught:
+        find_preset("xyzzy")
+    assert all(name in str(caught.value) for name in PRESETS)

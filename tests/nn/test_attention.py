@@ -1,0 +1,173 @@
+"""Attention against PyTorch's own, the fused path against the explicit one, and rows with nothing to attend to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.models.seq2seq import make_model
+from heedful.nn.attention import MultiHeadAttention, attention, fused_attention, keep_attention
+from heedful.nn.masks import causal_mask, over_keys, padding_mask
+from heedful.nn.positions import POSITIONS
+
+TOLERANCE = 1e-5
+
+
+def the_same_in_pytorch(ours: MultiHeadAttention, d_model: int) -> nn.MultiheadAttention:
+    """PyTorch's layer with our weights."""
+    theirs = nn.MultiheadAttention(d_model, ours.heads, batch_first=True)
+    with torch.no_grad():
+        for parameter in ours.parameters():  # biases too, which start at zero
+            parameter.copy_(torch.randn_like(parameter) * 0.2)
+        theirs.in_proj_weight.copy_(ours.project_in.weight)
+        theirs.in_proj_bias.copy_(ours.project_in.bias)
+        theirs.out_proj.weight.copy_(ours.project_out.weight)
+        theirs.out_proj.bias.copy_(ours.project_out.bias)
+    return theirs
+
+
+def heads(queries: int = 6, keys: int = 6, d_k: int = 8, d_v: int = 8) -> tuple[Tensor, Tensor, Tensor]:
+    """Random query, key and value of two sentences and three heads."""
+    return torch.randn(2, 3, queries, d_k), torch.randn(2, 3, keys, d_k), torch.randn(2, 3, keys, d_v)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_multi_head_attention_equals_pytorchs(cross: bool, padded: bool) -> None:
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(32, 4)
+    theirs = the_same_in_pytorch(ours, 32)
+    x = torch.randn(3, 7, 32, requires_grad=True)
+    memory = torch.randn(3, 9, 32) if cross else x
+    mask = padding_mask(torch.tensor([memory.size(1), 4, 1])) if padded else None
+
+    out = ours(x, memory if cross else None, over_keys(mask))
+    expected, _ = theirs(x, memory, memory, key_padding_mask=None if mask is None else ~mask, need_weights=False)
+    assert torch.allclose(out, expected, atol=TOLERANCE, rtol=0)
+
+    weighted = torch.randn_like(out)
+    gradient, expected_gradient = (torch.autograd.grad((y * weighted).sum(), x)[0] for y in (out, expected))
+    assert torch.allclose(gradient, expected_gradient, atol=TOLERANCE, rtol=0)
+
+
+def test_the_kept_weights_equal_pytorchs() -> None:
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(32, 4)
+    theirs = the_same_in_pytorch(ours, 32)
+    x, mask = torch.randn(2, 6, 32), padding_mask(torch.tensor([6, 3]))
+    with keep_attention(ours) as kept:
+        ours(x, mask=over_keys(mask))
+        weights = kept[""].weights
+    _, expected = theirs(x, x, x, key_padding_mask=~mask, average_attn_weights=False)
+    assert weights is not None
+    assert torch.allclose(weights, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_attention_equals_pytorchs_with_a_causal_mask() -> None:
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(32, 4)
+    theirs = the_same_in_pytorch(ours, 32)
+    x = torch.randn(2, 6, 32)
+    expected, _ = theirs(x, x, x, attn_mask=~causal_mask(6), need_weights=False)
+    assert torch.allclose(ours(x, causal=True), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("d_k", "d_v"), [(8, 8), (4, 16), (16, 4)])
+def test_the_fused_path_equals_the_explicit_one(masked: bool, biased: bool, d_k: int, d_v: int) -> None:
+    torch.manual_seed(1)
+    query, key, value = heads(queries=5, keys=7, d_k=d_k, d_v=d_v)
+    mask = over_keys(padding_mask(torch.tensor([7, 3]))) if masked else None
+    bias = torch.randn(1, 3, 5, 7) if biased else None
+    explicit, _ = attention(query, key, value, mask, bias)
+    assert explicit.shape == (2, 3, 5, d_v)
+    assert torch.allclose(fused_attention(query, key, value, mask, bias), explicit, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize(("d_k", "d_v"), [(8, 8), (4, 16)])
+def test_fused_causal_attention_equals_an_explicit_causal_mask(d_k: int, d_v: int) -> None:
+    torch.manual_seed(1)
+    query, key, value = heads(d_k=d_k, d_v=d_v)
+    explicit, _ = attention(query, key, value, causal_mask(6))
+    assert torch.allclose(fused_attention(query, key, value, causal=True), explicit, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_keeping_attention_never_changes_what_a_model_says(positions: str) -> None:
+    torch.manual_seed(2)
+    sizes: dict[str, Any] = {"layers": 2, "d_ff": 48, "heads": 4, "d_k": 6, "d_v": 10, "max_distance": 3}
+    model = make_model(20, 20, 24, positions=positions, **sizes).eval()
+    source, target = torch.randint(0, 20, (3, 8)), torch.randint(0, 20, (3, 6))
+    source_mask = padding_mask(torch.tensor([8, 5, 2]))
+    for target_mask in (None, padding_mask(torch.tensor([6, 4, 1]))):  # without a mask, causality is fused too
+        plain = model(source, target, source_mask, target_mask)
+        with keep_attention(model) as kept:
+            explicit = model(source, target, source_mask, target_mask)
+            shapes = {name: module.weights.shape for name, module in kept.items() if module.weights is not None}
+        assert len(shapes) == 6
+        assert shapes["decoder.layers.1.cross_attention"] == (3, 4, 6, 8)
+        assert torch.allclose(plain, explicit, atol=TOLERANCE, rtol=0)
+
+
+def test_after_keeping_attention_nothing_is_kept() -> None:
+    layer = MultiHeadAttention(8, 2)
+    with keep_attention(layer):
+        layer(torch.randn(1, 3, 8))
+        assert layer.weights is not None
+    layer(torch.randn(1, 3, 8))
+    assert layer.weights is None
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_query_with_every_key_masked_gets_zeros_and_finite_gradients(biased: bool) -> None:
+    torch.manual_seed(3)
+    parts = [part.requires_grad_() for part in heads()]
+    query, key, value = parts
+    mask = torch.ones(2, 1, 6, 6, dtype=torch.bool)
+    mask[0, :, 2] = False  # one query of one sentence
+    mask[1] = False  # every query of the other
+    bias = torch.randn(1, 3, 6, 6, requires_grad=True) if biased else None
+    explicit, weights = attention(query, key, value, mask, bias)
+    fused = fused_attention(query, key, value, mask, bias)
+    assert torch.equal(weights[0, :, 2], torch.zeros(3, 6))
+    gradients = []
+    for out in (explicit, fused):
+        assert torch.equal(out[0, :, 2], torch.zeros(3, 8))
+        assert torch.equal(out[1], torch.zeros(3, 6, 8))
+        assert out[0, :, 3].abs().min() > 0
+        inputs = parts if bias is None else [*parts, bias]
+        gradients.append(torch.autograd.grad(out.square().sum(), inputs))
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients[-1])
+    for one, other in zip(*gradients, strict=True):
+        assert torch.allclose(one, other, atol=TOLERANCE, rtol=0)
+
+
+def test_a_source_of_padding_alone_gives_finite_outputs_and_gradients() -> None:
+    torch.manual_seed(3)
+    model = make_model(12, 12, 16, layers=2, d_ff=16, heads=2)
+    mask = padding_mask(torch.tensor([5, 0]), 5)
+    out = model(torch.randint(0, 12, (2, 5)), torch.randint(0, 12, (2, 4)), mask)
+    out.sum().backward()
+    assert bool(out.isfinite().all())
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_each_row_of_weights_sums_to_one_and_masked_keys_weigh_nothing() -> None:
+    torch.manual_seed(4)
+    query, key, value = heads(queries=4, keys=9)
+    mask = over_keys(padding_mask(torch.tensor([9, 2])))
+    assert mask is not None
+    _, weights = attention(query * 5, key * 5, value, mask, torch.randn(1, 3, 4, 9))
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-6)
+    assert bool((weights >= 0).all())
+    assert float(weights[1, :, :, 2:].abs().max()) == 0.0
+
+
+def test_scores_are_divided_by_the_root_of_d_k() -> None:
+    query, key = torch.full((1, 1, 1, 16), 1.0), torch.stack([torch.full((16,), 0.5), torch.zeros(16)])[None, None]
+    _, weights = attention(query, key, torch.randn(1, 1, 2, 3))
+    assert torch.allclose(weights.flatten(), torch.tensor([8.0 / 4.0, 0.0]).softmax(0))

@@ -1,0 +1,182 @@
+"""Encoder and decoder layers against PyTorch's own, dropout, and the mix of layers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from heedful.nn.attention import MultiHeadAttention
+from heedful.nn.feedforward import FeedForward
+from heedful.nn.layers import DecoderLayer, Encoder, EncoderLayer, LayerMix
+from heedful.nn.masks import causal_mask, over_keys, padding_mask
+from heedful.nn.residual import Dropout, Residual
+
+TOLERANCE = 1e-5
+D, F, H = 32, 64, 4
+
+
+def wrap(norm: str) -> Residual:
+    return Residual(D, 0.0, norm)
+
+
+def encoder_layer(norm: str, activation: str = "relu") -> EncoderLayer:
+    return EncoderLayer(MultiHeadAttention(D, H), FeedForward(D, F, activation), lambda: wrap(norm))
+
+
+def decoder_layer(norm: str, activation: str) -> DecoderLayer:
+    attentions = MultiHeadAttention(D, H), MultiHeadAttention(D, H)
+    return DecoderLayer(*attentions, FeedForward(D, F, activation), lambda: wrap(norm))
+
+
+def shake(module: nn.Module) -> None:
+    """Random values everywhere, so that biases, gains and offsets take part."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(ours.project_in.weight)
+        theirs.in_proj_bias.copy_(ours.project_in.bias)
+    theirs.out_proj.load_state_dict(ours.project_out.state_dict())
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_an_encoder_layer_equals_pytorchs(norm: str, activation: str, padded: bool) -> None:
+    torch.manual_seed(0)
+    ours = encoder_layer(norm, activation)
+    shake(ours)
+    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=norm == "pre")
+    copy_attention(ours.self_attention, theirs.self_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.project_in.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.project_out.state_dict())
+    theirs.norm1.load_state_dict(ours.around_self.norm.state_dict())
+    theirs.norm2.load_state_dict(ours.around_feed.norm.state_dict())
+
+    x = torch.randn(3, 7, D)
+    mask = padding_mask(torch.tensor([7, 4, 2])) if padded else None
+    expected = theirs(x, src_key_padding_mask=None if mask is None else ~mask)
+    assert torch.allclose(ours(x, over_keys(mask)), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_decoder_layer_equals_pytorchs(norm: str, activation: str, padded: bool) -> None:
+    torch.manual_seed(0)
+    ours = decoder_layer(norm, activation)
+    shake(ours)
+    theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=norm == "pre")
+    copy_attention(ours.self_attention, theirs.self_attn)
+    copy_attention(ours.cross_attention, theirs.multihead_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.project_in.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.project_out.state_dict())
+    theirs.norm1.load_state_dict(ours.around_self.norm.state_dict())
+    theirs.norm2.load_state_dict(ours.around_cross.norm.state_dict())
+    theirs.norm3.load_state_dict(ours.around_feed.norm.state_dict())
+
+    x, memory = torch.randn(3, 6, D), torch.randn(3, 8, D)
+    mask = padding_mask(torch.tensor([6, 4, 1])) if padded else None
+    memory_mask = padding_mask(torch.tensor([3, 8, 5])) if padded else None
+    expected = theirs(
+        x,
+        memory,
+        tgt_mask=~causal_mask(6),
+        tgt_key_padding_mask=None if mask is None else ~mask,
+        memory_key_padding_mask=None if memory_mask is None else ~memory_mask,
+    )
+    assert torch.allclose(ours(x, memory, over_keys(mask), over_keys(memory_mask)), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_last_of_all_layers_is_what_the_encoder_returns(norm: str) -> None:
+    torch.manual_seed(0)
+    final = nn.LayerNorm(D) if norm == "pre" else None
+    encoder = Encoder([encoder_layer(norm) for _ in range(3)], final)
+    x, mask = torch.randn(2, 5, D), padding_mask(torch.tensor([5, 3]))
+    outputs = encoder.all_layers(x, mask)
+    assert len(outputs) == 3
+    assert torch.equal(outputs[-1], encoder(x, mask))
+    # Every memory a decoder may read is normalised, whichever norm the layers have.
+    for output in outputs:
+        assert torch.allclose(output.mean(-1), torch.zeros(2, 5), atol=1e-5)
+        assert torch.allclose(output.var(-1, correction=0), torch.ones(2, 5), atol=1e-2)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.3, 0.5, 0.9])
+def test_dropout_zeroes_the_right_share_and_preserves_the_mean(p: float) -> None:
+    torch.manual_seed(5)
+    count = 1_000_000
+    out = Dropout(p)(torch.ones(count))
+    share = float((out == 0).float().mean())
+    noise = 5 * math.sqrt(p * (1 - p) / count)
+    assert abs(share - p) <= 1 / 256 + noise
+    assert abs(float(out.mean()) - 1.0) <= noise / (1 - p) * 1.1  # the scale follows the rounded p: no bias is left
+    kept = out[out != 0]
+    assert float(kept.min()) == float(kept.max())
+
+
+def test_dropout_zeroes_neighbours_independently() -> None:
+    torch.manual_seed(5)
+    zero = (Dropout(0.25)(torch.ones(800_000)) == 0).double().view(-1, 8)
+    together = torch.corrcoef(zero.T) - torch.eye(8)  # the eight values that one draw decides
+    assert float(together.abs().max()) < 0.02
+
+
+def test_dropout_takes_any_shape_and_passes_the_gradient_of_what_it_keeps() -> None:
+    torch.manual_seed(5)
+    x = torch.randn(3, 5, 7).transpose(0, 2).requires_grad_()  # 105 values, not contiguous
+    out = Dropout(0.5)(x)
+    out.sum().backward()
+    assert x.grad is not None
+    assert out.shape == x.shape
+    assert torch.equal(out == 0, x.grad == 0)
+    assert torch.allclose(out, x * x.grad)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_dropout_changes_nothing_when_evaluating(p: float) -> None:
+    x = torch.randn(100)
+    assert torch.equal(Dropout(p).eval()(x), x)
+
+
+def test_dropout_of_zero_changes_nothing_when_training() -> None:
+    x = torch.randn(100)
+    assert torch.equal(Dropout(0.0)(x), x)
+
+
+def test_the_same_seed_gives_the_same_dropout() -> None:
+    x, dropout = torch.ones(4, 250), Dropout(0.3)
+    torch.manual_seed(7)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(7)
+    assert torch.equal(dropout(x), first)
+    assert not torch.equal(first, second)
+
+
+def test_a_mix_starts_as_the_mean_of_all_layers() -> None:
+    layers = [torch.randn(2, 3, 4) for _ in range(5)]
+    assert torch.allclose(LayerMix(5)(layers), torch.stack(layers).mean(0), atol=1e-6)
+
+
+def test_a_mix_is_a_convex_combination_of_the_layers() -> None:
+    torch.manual_seed(6)
+    mix = LayerMix(4)
+    with torch.no_grad():
+        mix.scores.copy_(torch.randn(4) * 3)
+    same = torch.randn(2, 3, 4)
+    assert torch.allclose(mix([same] * 4), same, atol=1e-6)  # weights sum to one
+    units = [torch.eye(4)[i].view(1, 1, 4) for i in range(4)]
+    weights = mix(units).flatten()
+    assert torch.allclose(weights, mix.scores.softmax(0))
+    assert bool((weights > 0).all())
+    layers = [torch.randn(2, 3, 4) for _ in range(4)]
+    mixed, stacked = mix(layers), torch.stack(layers)
+    assert bool((mixed <= stacked.amax(0) + 1e-6).all())
+    assert bool((mixed >= stacked.amin(0) - 1e-6).all())

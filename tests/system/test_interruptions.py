@@ -1,0 +1,242 @@
+"""Runs that are killed, interrupted, damaged or starved of disk lose nothing: the whole command, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Command
+from heedful.training.checkpoint import list_checkpoints
+
+STEPS = 240
+SETTINGS = [
+    "model.d_model=32", "model.d_ff=64", "model.layers=2", "model.heads=2", "model.dropout=0.1", "tokenizer.kind=char",
+    "training.batch_tokens=400", "training.warmup=40", f"training.steps={STEPS}", "training.validate_every=40",
+    "training.checkpoint_every=30", "training.validate_pairs=20", "training.patience=0", "training.average=3",
+    "data.hold_out=40",
+]  # fmt: skip
+
+
+def command(pairs: tuple[Path, Path], run: Path, workers: int) -> list[str]:
+    files = [f"data.source={pairs[0]}", f"data.target={pairs[1]}"]
+    return ["train", "translation", *files, *SETTINGS, f"training.workers={workers}", "--run", str(run)]
+
+
+def start(arguments: list[str], **options: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # type: ignore[call-overload]
+        [sys.executable, "-m", "heedful", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def weights(run: Path) -> tuple[bytes, bytes]:
+    return tuple((run / name / "model.safetensors").read_bytes() for name in ("final", "best"))  # type: ignore[return-value]
+
+
+def alive(session: int) -> list[int]:
+    """Processes of a session that still run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+Reference = Callable[[int], tuple[Path, float]]
+
+
+@pytest.fixture(scope="module")
+def reference(pairs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, heedful: Command) -> Reference:
+    """An uninterrupted run by its number of workers, and how long it took; made when first asked for."""
+    made: dict[int, tuple[Path, float]] = {}
+
+    def run(workers: int) -> tuple[Path, float]:
+        if workers not in made:
+            folder = tmp_path_factory.mktemp("reference") / "run"
+            began = time.monotonic()
+            done = heedful(*command(pairs, folder, workers))
+            assert done.returncode == 0, done.stderr
+            made[workers] = folder, time.monotonic() - began
+        return made[workers]
+
+    return run
+
+
+def interrupted_copy(pairs: tuple[Path, Path], run: Path) -> None:
+    """Kill a one-worker run that has at least three checkpoints and is not finished."""
+    process = start(command(pairs, run, 1))
+    wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (run / "results.json").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_at_random_moments_the_final_weights_are_bit_identical(
+    workers: int, pairs: tuple[Path, Path], reference: Reference, tmp_path: Path
+) -> None:
+    whole, seconds = reference(workers)
+    chance = random.Random(time.time_ns())
+    run, kills, continued = tmp_path / "run", 0, 0
+    for attempt in range(12):
+        process = start(command(pairs, run, workers))
+        # The first kills fall anywhere, preparation included; after a few the run is let through.
+        delay = chance.uniform(0.3, 1.0) * seconds if attempt < 4 else 200.0
+        try:
+            said, _ = process.communicate(timeout=delay)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)  # the leader alone: its workers must notice by themselves
+            wait_until(lambda: not alive(process.pid), 20)  # noqa: B023
+            process.communicate()
+            kills += 1
+            continue
+        assert process.returncode == 0, said
+        continued += "continuing from step" in said
+        break
+    assert kills >= 1
+    assert weights(run) == weights(whole)
+    steps = [entry["step"] for entry in map(json.loads, (run / "metrics.jsonl").open()) if entry["kind"] == "train"]
+    assert steps == sorted(set(steps)), "a step was logged twice"
+
+
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
+    pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(command(pairs, run, 2))
+    wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to leader and workers alike
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "run the same command again to continue" in said
+    assert "Traceback" not in said
+    stopped = re.search(r"stopped at step (\d+)", said)
+    assert stopped
+    assert list_checkpoints(run / "checkpoints")[-1][0] == int(stopped[1])
+    again = heedful(*command(pairs, run, 2))
+    assert again.returncode == 0, again.stderr
+    assert f"continuing from step {stopped[1]}" in again.stdout
+    assert weights(run) == weights(reference(2)[0])
+
+
+def test_damaged_checkpoints_are_named_and_passed_over(
+    pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    interrupted_copy(pairs, run)
+    *_, good, flipped, cut = [path for _, path in list_checkpoints(run / "checkpoints")]
+    cut.write_bytes(cut.read_bytes()[:-100])
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 1
+    flipped.write_bytes(bytes(content))
+    again = heedful(*command(pairs, run, 1))
+    assert again.returncode == 0, again.stderr
+    assert f"{cut} is damaged" in again.stdout
+    assert f"{flipped} is damaged: its checksum does not match" in again.stdout
+    assert f"continuing from step {list_checkpoints(run / 'checkpoints')[0][0] and int(good.stem.split('-')[1])}" in again.stdout
+    assert weights(run) == weights(reference(1)[0])
+
+
+def test_a_full_disk_ends_with_a_clear_message_and_the_last_good_checkpoint_intact(
+    pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    interrupted_copy(pairs, run)
+    before = {path: path.read_bytes() for _, path in list_checkpoints(run / "checkpoints")}
+    size = max(len(content) for content in before.values())
+
+    def no_more_than_half_a_checkpoint() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+
+    starved = heedful(*command(pairs, run, 1), preexec_fn=no_more_than_half_a_checkpoint)
+    assert starved.returncode == 1
+    assert "the disk is full" in starved.stderr
+    assert "run the same command again to continue" in starved.stderr
+    assert "Traceback" not in starved.stderr
+    newest = max(before)
+    assert newest.read_bytes() == before[newest]
+    assert not list((run / "checkpoints").glob(".*.tmp"))
+    again = heedful(*command(pairs, run, 1))
+    assert again.returncode == 0, again.stderr
+    assert weights(run) == weights(reference(1)[0])
+
+
+def test_a_killed_worker_ends_the_run_within_seconds_and_it_can_be_continued(
+    pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(command(pairs, run, 2))
+    wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
+    worker = next(pid for pid in alive(process.pid) if pid != process.pid)
+    os.kill(worker, signal.SIGKILL)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "another process of this run died" in said
+    assert "Traceback" not in said
+    assert heedful(*command(pairs, run, 2)).returncode == 0
+    assert weights(run) == weights(reference(2)[0])
+
+
+def test_changing_the_recipe_or_the_text_under_a_run_is_refused(
+    reference: Reference, pairs: tuple[Path, Path], heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(reference(1)[0], run)
+    (run / "results.json").unlink()
+    changed = heedful(*command(pairs, run, 1), "training.seed=7")
+    assert changed.returncode == 2
+    assert "training.seed was 1, is 7" in changed.stderr
+    source = tmp_path / pairs[0].name
+    source.write_text(pairs[0].read_text().replace("1", "2"))
+    recipe = (run / "recipe.toml").read_text().replace(str(pairs[0]), str(source))
+    (run / "recipe.toml").write_text(recipe)
+    manifest = (run / "data" / "manifest.json").read_text().replace(str(pairs[0]), str(source))
+    (run / "data" / "manifest.json").write_text(manifest)
+    other = heedful(*command((source, pairs[1]), run, 1))
+    assert other.returncode == 1
+    assert f"{source} changed since this run began" in other.stderr
+
+
+def test_a_finished_run_is_left_alone_and_a_busy_one_is_refused(
+    reference: Reference, pairs: tuple[Path, Path], heedful: Command, tmp_path: Path
+) -> None:
+    finished, _ = reference(1)
+    before = weights(finished)
+    again = heedful(*command(pairs, finished, 1))
+    assert again.returncode == 0
+    assert "is finished" in again.stdout
+    assert weights(finished) == before
+    process = start(command(pairs, tmp_path / "run", 1))
+    wait_until(lambda: (tmp_path / "run" / "recipe.toml").exists())
+    second = heedful(*command(pairs, tmp_path / "run", 1))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert second.returncode == 1
+    assert "another process is training" in second.stderr
