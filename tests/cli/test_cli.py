@@ -249,9 +249,7 @@ def test_evaluation_first_checks_that_its_output_can_be_written(model: Path, tmp
     assert sentence_of("evaluate", model, *paths) == f"there is no directory {tmp_path / 'no'} to write out into"
 
 
-def test_info_shows_the_card_and_the_parameters(
-    model: Path, translator: Translator, inside: Run
-) -> None:
+def test_info_shows_the_card_and_the_parameters(model: Path, translator: Translator, inside: Run) -> None:
     out, _ = inside("info", model)
     assert out.startswith("# A small model")
     total = sum(parameter.numel() for parameter in translator.model.parameters())
@@ -272,6 +270,11 @@ def test_text_and_a_file_at_once_are_refused(model: Path, sentence_of: Failure) 
 def test_a_broken_config_is_named(content: str, copied: Path, sentence_of: Failure) -> None:
     (copied / "config.json").write_text(content)
     assert sentence_of("translate", copied, "text").startswith(str(copied / "config.json"))
+
+
+def test_a_tokenizer_of_another_model_is_refused(copied: Path, sentence_of: Failure) -> None:
+    Tokenizer.train("char", ["other text"], 30).save(copied / "tokenizer.json")
+    assert "but the model knows" in sentence_of("info", copied)
 
 
 def test_a_model_of_a_newer_format_is_refused(copied: Path, sentence_of: Failure) -> None:

@@ -81,9 +81,7 @@ def same(one: Batch | None, other: Batch | None) -> bool:
 
 @settings(deadline=None)
 @given(lengths=LENGTHS, batch_tokens=st.integers(1, 200), seed=st.integers(0, 2**32), epoch=st.integers(0, 1000))
-def test_every_pair_comes_exactly_once_an_epoch(
-    lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int
-) -> None:
+def test_every_pair_comes_exactly_once_an_epoch(lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int) -> None:
     batches = plan(lengths, batch_tokens, seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(batches)

@@ -47,9 +47,7 @@ def write_pairs(path: Path, pairs: list[Pair]) -> Path:
     return path
 
 
-def make(
-    folder: Path, corpus: list[Pair] | None = None, notes: Notes | None = None, seed: int = 1, **changes: Any
-) -> Prepared:
+def make(folder: Path, corpus: list[Pair] | None = None, notes: Notes | None = None, seed: int = 1, **changes: Any) -> Prepared:
     """Prepare `folder`/data from `folder`/pairs.tsv with byte tokens, where `changes` do not say otherwise."""
     if corpus is not None:
         write_pairs(folder / "pairs.tsv", corpus)
@@ -154,9 +152,7 @@ def test_an_interruption_leaves_nothing_that_looks_finished(work: str, tmp_path:
     sources=st.lists(st.integers(0, 60), min_size=2, max_size=150).filter(lambda numbers: len(set(numbers)) > 1),
     wanted=st.integers(1, 30),
 )
-def test_a_held_out_source_is_never_trained_on(
-    sources: list[int], wanted: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_held_out_source_is_never_trained_on(sources: list[int], wanted: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     pairs = [(f"Satz {number}", f"sentence {index % 3}") for index, number in enumerate(sources)]
     prepared = make(tmp_path_factory.mktemp("held"), pairs, hold_out=wanted)
     trained, held = training_pairs(prepared), prepared.valid

@@ -160,7 +160,7 @@ def test_damaged_checkpoints_are_named_and_passed_over(
     assert again.returncode == 0, again.stderr
     assert f"{cut} is damaged" in again.stdout
     assert f"{flipped} is damaged: its checksum does not match" in again.stdout
-    assert f"continuing from step {list_checkpoints(run / 'checkpoints')[0][0] and int(good.stem.split('-')[1])}" in again.stdout
+    assert f"continuing from step {int(good.stem.split('-')[1])}" in again.stdout
     assert weights(run) == weights(reference(1)[0])
 
 
@@ -188,6 +188,31 @@ def test_a_full_disk_ends_with_a_clear_message_and_the_last_good_checkpoint_inta
     assert weights(run) == weights(reference(1)[0])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_a_really_full_disk_loses_nothing(
+    pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2400k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this machine does not let us mount a small disk")
+    try:
+        starved = heedful(*command(pairs, disk / "run", 1))
+        assert starved.returncode == 1
+        assert "the disk is full" in starved.stderr
+        assert "Traceback" not in starved.stderr
+        checkpoints = list_checkpoints(disk / "run" / "checkpoints")
+        assert checkpoints, "the disk was too small to begin with"
+        assert str(checkpoints[-1][1]) in starved.stderr
+        subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
+        again = heedful(*command(pairs, disk / "run", 1))
+        assert again.returncode == 0, again.stderr
+        assert f"continuing from step {checkpoints[-1][0]}" in again.stdout
+        assert weights(disk / "run") == weights(reference(1)[0])
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
 def test_a_killed_worker_ends_the_run_within_seconds_and_it_can_be_continued(
     pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
 ) -> None:
@@ -202,6 +227,17 @@ def test_a_killed_worker_ends_the_run_within_seconds_and_it_can_be_continued(
     assert "Traceback" not in said
     assert heedful(*command(pairs, run, 2)).returncode == 0
     assert weights(run) == weights(reference(2)[0])
+
+
+def test_a_first_attempt_with_a_mistake_is_not_in_the_way(pairs: tuple[Path, Path], heedful: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    wrong = heedful(*command((tmp_path / "typo.digits", pairs[1]), run, 1))
+    assert wrong.returncode == 1
+    assert f"there is no file {tmp_path / 'typo.digits'}" in wrong.stderr
+    process = start(command(pairs, run, 1))
+    wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def test_changing_the_recipe_or_the_text_under_a_run_is_refused(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -52,9 +54,7 @@ def bert_like() -> Backend:
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     backend.add_special_tokens(BERT[:5])
     backend.enable_padding(pad_id=0, pad_token="[PAD]", length=32)
     backend.enable_truncation(4)
@@ -203,6 +203,17 @@ def test_saving_and_loading_keeps_every_id(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "char", "byte"])
 def test_the_same_text_gives_the_same_vocabulary(kind: str) -> None:
     assert Tokenizer.train(kind, CORPUS, 320).backend.get_vocab() == trained(kind).backend.get_vocab()
+
+
+def test_wordpiece_is_the_same_in_every_process() -> None:
+    """The library's own trainer is not: its hash tables are seeded anew in each."""
+    code = (
+        "from heedful.text import Tokenizer; import json;"
+        "words = [a + b + c for a in 'abcde' for b in 'fghij' for c in 'klmno'];"
+        "print(json.dumps(Tokenizer.train('wordpiece', [' '.join(words)], 90).backend.get_vocab(), sort_keys=True))"
+    )
+    runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in range(3)}
+    assert len(runs) == 1
 
 
 def test_tokens_can_be_read_by_people() -> None:

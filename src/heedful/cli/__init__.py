@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 
 import typer
 
+from heedful import __version__
 from heedful.cli import evaluate, info, recipes, train, translate
 from heedful.errors import HeedfulError, UsageError
 
@@ -25,8 +25,18 @@ app.command(epilog=recipes.EXAMPLES)(recipes.recipes)
 app.command(epilog=info.EXAMPLES)(info.info)
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        typer.echo(f"heedful {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error.")) -> None:
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+    version: bool = typer.Option(False, "--version", help="Show the version.", callback=show_version, is_eager=True),
+) -> None:
     """Options of every verb."""
 
 
@@ -38,18 +48,10 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # as all that is read is, whatever the locale
     try:
         app(args=arguments, prog_name="heedful")
-    except BrokenPipeError:
-        # Whoever read our output has enough; nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except HeedfulError as error:
         if debug:
             raise
         fail(str(error), 2 if isinstance(error, UsageError) else 1)
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        fail("interrupted", 1)
     except Exception as error:
         if debug:
             raise

@@ -31,11 +31,12 @@ def evaluate(
     from heedful.data.corpus import read_aligned
     from heedful.decoding.translator import Translator
     from heedful.errors import HeedfulError
-    from heedful.evaluation import translation_scores
+    from heedful.evaluation import scorers, translation_scores
     from heedful.training.device import pick_device
 
     if output and not output.parent.is_dir():
         raise HeedfulError(f"there is no directory {output.parent} to write {output.name} into")
+    scorers(tokenize, lowercase)  # a wrong name is told before the work, not after it
     pairs = [pair for _, pair in read_aligned(source, reference)]
     translator = Translator.load(model, pick_device(device))
     hypotheses = [line.replace("\n", " ") for line in translator.translate([text for text, _ in pairs], beam)]

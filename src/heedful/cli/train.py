@@ -25,13 +25,17 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run directory [default: runs/RECIPE].")] = None,
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
+    from heedful.errors import HeedfulError
     from heedful.recipes import load_recipe
     from heedful.training.processes import torchrun_place
     from heedful.training.run import train as train_recipe
 
     settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
     folder = run or Path("runs") / settled.name
-    results = train_recipe(settled, folder)
+    try:
+        results = train_recipe(settled, folder)
+    except KeyboardInterrupt as error:
+        raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
         return  # the first process speaks for all
     for name in ("best", "final"):

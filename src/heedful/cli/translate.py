@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ def translate(
     """Translate text, a file, or standard input; empty lines stay empty."""
     import torch
 
-    from heedful.data.corpus import read_lines
+    from heedful.data.corpus import open_text
     from heedful.decoding.translator import Translator
     from heedful.errors import UsageError
     from heedful.training.device import pick_device
@@ -55,23 +56,26 @@ def translate(
     if sample:
         generator = torch.Generator(translator.device).manual_seed(seed)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "generator": generator}
-    if input:
-        lines = read_lines(input)
-    else:
-        lines = _decoded(map(os.fsencode, text), "argument") if text else _decoded(sys.stdin.buffer, "input line")
-    for group in _as_they_come(lines):
-        found = translator.search(group, beam, n_best, length_penalty, sampling)
-        for line, hypotheses in zip(group, found, strict=True):
-            written = [translator.target_tokenizer.decode(h.tokens).replace("\n", " ") for h in hypotheses]
-            if as_json:
-                scored = [
-                    {"text": t, "score": h.score, "log_probability": h.log_probability}
-                    for t, h in zip(written, hypotheses, strict=True)
-                ]
-                print(json.dumps({"source": line, "translations": scored}, ensure_ascii=False))
-            else:
-                print("\n".join(written + [""] * (n_best - len(written))))  # always n lines, so that they can be told apart
-        sys.stdout.flush()
+    with ExitStack() as files:
+        if text:
+            lines = _decoded(map(os.fsencode, text), "argument")
+        elif input and str(input) != "-":
+            lines = _decoded(files.enter_context(open_text(input)), f"{input} line")
+        else:
+            lines = _decoded(sys.stdin.buffer, "input line")
+        for group in _as_they_come(lines):
+            found = translator.search(group, beam, n_best, length_penalty, sampling)
+            for line, hypotheses in zip(group, found, strict=True):
+                written = [translator.target_tokenizer.decode(h.tokens).replace("\n", " ") for h in hypotheses]
+                if as_json:
+                    scored = [
+                        {"text": t, "score": h.score, "log_probability": h.log_probability}
+                        for t, h in zip(written, hypotheses, strict=True)
+                    ]
+                    print(json.dumps({"source": line, "translations": scored}, ensure_ascii=False))
+                else:
+                    print("\n".join(written + [""] * (n_best - len(written))))  # always n lines, so that they can be told apart
+            sys.stdout.flush()
 
 
 def _decoded(lines: Iterable[bytes], what: str) -> Iterator[str]:

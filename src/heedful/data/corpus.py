@@ -141,7 +141,7 @@ class ParallelFiles:
         """Every usable pair, in order; the others are counted in `drops`."""
         if self.target is not None:
             rows = read_aligned(self.source, self.target)
-        elif {".jsonl", ".json"} & set(self.source.suffixes):
+        elif {".jsonl", ".json"} & {suffix.lower() for suffix in self.source.suffixes}:
             rows = read_json_lines(self.source, drops)
         else:
             rows = read_table(self.source, drops)

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from heedful.data.batches import SpecialIds, collate, frame, special_ids
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.nn.loss import label_smoothed_loss
@@ -149,19 +149,22 @@ class Translator:
         """Read a model directory."""
         folder = Path(folder)
         config = read_config(folder)
+        source = Tokenizer.load(folder / "tokenizer.json")
+        other = folder / "target_tokenizer.json"
+        target = Tokenizer.load(other) if other.exists() else source
         try:
             model = Seq2Seq(Seq2SeqConfig(**config["model"]))
-            decoding = dict(config.get("decoding", {}))
-        except (TypeError, KeyError) as error:
+            translator = cls(model, source, target, **config.get("decoding", {}))
+        except (TypeError, KeyError, UsageError) as error:
             raise HeedfulError(f"{folder / 'config.json'} does not describe a model: {error}") from error
+        for tokenizer, wanted in ((source, model.config.source_vocab), (target, model.config.target_vocab)):
+            if tokenizer.size != wanted:
+                raise HeedfulError(f"a tokenizer in {folder} has {tokenizer.size:,} tokens, but the model knows {wanted:,}")
         try:
             load_weights(model, load_file(folder / "model.safetensors"), str(folder / "model.safetensors"))
         except (FileNotFoundError, SafetensorError) as error:
             raise HeedfulError(f"{folder / 'model.safetensors'} cannot be read: {error}") from error
-        source = Tokenizer.load(folder / "tokenizer.json")
-        other = folder / "target_tokenizer.json"
-        target = Tokenizer.load(other) if other.exists() else source
-        translator = cls(model.to(device).eval(), source, target, **decoding)
+        model.to(device).eval()
         card = folder / "README.md"
         translator.card = card.read_text(encoding="utf-8") if card.exists() else ""
         return translator
@@ -182,8 +185,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise HeedfulError(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict) or "model" not in config:
         raise HeedfulError(f"{path} does not describe a heedful model")
-    if config.get("format", 0) > FORMAT:
-        raise HeedfulError(f"{folder} was written by a newer heedful (format {config['format']}); update heedful")
+    if not isinstance(config.get("format"), int) or config["format"] > FORMAT:
+        raise HeedfulError(f"{folder} was written by a newer heedful (format {config.get('format')}); update heedful")
     return config
 
 

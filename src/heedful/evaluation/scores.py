@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU, CHRF
+
+
+def scorers(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:
+    """sacreBLEU's two metrics, or a sentence about why not."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    try:
+        # Without `force`, sacreBLEU warns on text that looks tokenised, which here is the user's choice.
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True), CHRF(lowercase=lowercase)
+    except KeyError as error:
+        raise UsageError(f"sacreBLEU has no tokenizer '{tokenize}'{did_you_mean(tokenize, BLEU.TOKENIZERS)}") from error
+    except (ImportError, RuntimeError) as error:  # some need more packages, and sacreBLEU says which
+        raise HeedfulError(f"sacreBLEU's tokenizer '{tokenize}' cannot be used: {' '.join(str(error).split())}") from error
 
 
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> dict[str, Any]:
     """`bleu`, `chrf` and `exact`, each from 0 to 100, and the signatures of the first two."""
-    from sacrebleu.metrics import BLEU, CHRF
-
     if len(hypotheses) != len(references):
         raise HeedfulError(f"there are {len(hypotheses):,} translations but {len(references):,} references")
     if not hypotheses:
         raise HeedfulError("there is nothing to score")
-    try:
-        # Without `force`, sacreBLEU warns on text that looks tokenised, which here is the user's choice.
-        bleu, chrf = BLEU(tokenize=tokenize, lowercase=lowercase, force=True), CHRF(lowercase=lowercase)
-    except KeyError as error:
-        raise UsageError(f"sacreBLEU has no tokenizer '{tokenize}'{did_you_mean(tokenize, BLEU.TOKENIZERS)}") from error
-    except (ImportError, RuntimeError) as error:  # some need more packages, and sacreBLEU says which
-        raise HeedfulError(f"sacreBLEU's tokenizer '{tokenize}' cannot be used: {' '.join(str(error).split())}") from error
+    bleu, chrf = scorers(tokenize, lowercase)
     same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
     return {
         "bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,

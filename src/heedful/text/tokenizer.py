@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -65,17 +66,7 @@ class Tokenizer:
             )
             backend.train_from_iterator(texts if kind == "bpe" else [], byte_trainer)
         elif kind == "wordpiece":
-            backend = Backend(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=200))
-            backend.normalizer = normalizers.NFC()
-            backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-            backend.decoder = decoders.WordPiece()
-            piece_trainer = trainers.WordPieceTrainer(
-                vocab_size=learned,
-                limit_alphabet=(learned - len(specials)) // 2,  # each may begin a word and continue one
-                special_tokens=specials,
-                show_progress=False,
-            )
-            backend.train_from_iterator(texts, piece_trainer)
+            backend = _train_wordpiece(list(texts), learned, specials)
         else:
             counts: Counter[str] = Counter()
             for text in texts:
@@ -130,6 +121,40 @@ class Tokenizer:
         if isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return [self.decode([token]) or str(self.backend.id_to_token(token)) for token in ids]
         return [str(self.backend.id_to_token(token)) for token in ids]
+
+
+def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) -> Backend:
+    """A WordPiece vocabulary, the same every time.
+
+    Left alone, the trainer numbers the pieces "##c" in the order of a hash table, another in every process, and breaks
+    ties by these numbers. So they are handed in first, in order, and taken out of the special tokens afterwards.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(unicodedata.normalize("NFC", text))
+    kept = (size - len(specials)) // 2  # characters; each may begin a word and continue one
+    frequent = sorted((character for character in counts if not character.isspace()), key=lambda c: (-counts[c], c))[:kept]
+    within = sorted(c for c in frequent if c.isalnum() or (ord(c) > 127 and not unicodedata.category(c).startswith("P")))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        initial_alphabet=sorted(frequent),
+        limit_alphabet=kept,
+        special_tokens=[*specials, *(f"##{character}" for character in within)],
+        show_progress=False,
+    )
+
+    def around(model: models.WordPiece) -> Backend:
+        backend = Backend(model)
+        backend.normalizer = normalizers.NFC()
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.decoder = decoders.WordPiece()
+        return backend
+
+    learning = around(models.WordPiece(unk_token="<unk>"))
+    learning.train_from_iterator(texts, trainer)
+    backend = around(models.WordPiece(learning.get_vocab(), unk_token="<unk>", max_input_chars_per_word=200))
+    backend.add_special_tokens(specials)
+    return backend
 
 
 def _bert(path: Path) -> Backend:

@@ -73,9 +73,14 @@ def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
     recipe = _settle(recipe, run)
     if finished_results(run) is not None:
         screen.say(f"{run} is finished; delete it or give another --run to train again")
-    else:
-        TranslationTask.prepare(recipe, run / "data", screen)
-        screen.close()
+        return recipe
+    TranslationTask.prepare(recipe, run / "data", screen)
+    screen.close()
+    path = run / "recipe.toml"
+    if not path.exists():  # only now: a mistake in the data leaves nothing behind that would be in the way
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(recipe.to_toml(), encoding="utf-8")
+        os.replace(temporary, path)
     return recipe
 
 
@@ -84,11 +89,7 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     path = run / "recipe.toml"
     if not path.exists():
         workers = recipe.training.workers or default_workers(pick_device(recipe.training.device))
-        recipe = replace(recipe, training=replace(recipe.training, workers=workers))
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(recipe.to_toml(), encoding="utf-8")
-        os.replace(temporary, path)
-        return recipe
+        return replace(recipe, training=replace(recipe.training, workers=workers))
     before = load_recipe(str(path))
     then, now = before.flat(), recipe.flat()
     changed = [
@@ -208,7 +209,10 @@ def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
 @contextmanager
 def _locked(run: Path) -> Iterator[None]:
     """Make the run directory; only one training at a time in it."""
-    run.mkdir(parents=True, exist_ok=True)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"{run} is a file, not a directory for a run") from error
     try:
         import fcntl
     except ImportError:  # not on Windows
