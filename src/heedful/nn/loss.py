@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 512  # positions whose (chunk, V) logits exist at one time
+CHUNK = 256  # positions whose (chunk, V) logits exist at one time
 
 
 class _ProjectedLoss(torch.autograd.Function):
@@ -33,14 +33,17 @@ class _ProjectedLoss(torch.autograd.Function):
             logits = torch.addmm(bias, rows, weight.T)  # (n, V)
             picked = logits.gather(1, answers).to(exact)
             mean = logits.mean(1, keepdim=True, dtype=exact) if smoothing else picked
-            norm = logits.to(exact).logsumexp(1, keepdim=True)
+            peak = logits.amax(1, keepdim=True)
+            chances = logits.sub_(peak).exp_()  # in place: softmax, but for its denominator
+            denominator = chances.sum(1, keepdim=True, dtype=exact)
+            norm = denominator.log() + peak
             nll = (norm - picked).sum()
             plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
             total = total + (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
             if grad_states is None or grad_weight is None or grad_bias is None:
                 continue
-            grad = logits.sub_(norm.to(logits.dtype)).exp_()  # softmax
+            grad = chances.mul_(denominator.reciprocal().to(chances.dtype))
             if smoothing:
                 grad.sub_(smoothing / vocabulary)
             grad.scatter_add_(1, answers, grad.new_full(answers.shape, smoothing - 1.0))
