@@ -197,7 +197,7 @@ def test_a_really_full_disk_loses_nothing(
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2400k", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("this machine does not let us mount a small disk")
     try:
-        starved = heedful(*command(pairs, disk / "run", 1))
+        starved = heedful(*command(pairs, disk / "run", 2))
         assert starved.returncode == 1
         assert "the disk is full" in starved.stderr
         assert "Traceback" not in starved.stderr
@@ -205,10 +205,10 @@ def test_a_really_full_disk_loses_nothing(
         assert checkpoints, "the disk was too small to begin with"
         assert str(checkpoints[-1][1]) in starved.stderr
         subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
-        again = heedful(*command(pairs, disk / "run", 1))
+        again = heedful(*command(pairs, disk / "run", 2))
         assert again.returncode == 0, again.stderr
         assert f"continuing from step {checkpoints[-1][0]}" in again.stdout
-        assert weights(disk / "run") == weights(reference(1)[0])
+        assert weights(disk / "run") == weights(reference(2)[0])
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
 

@@ -35,6 +35,11 @@ class Processes:
     def first(self) -> bool:
         return self.rank == 0
 
+    @property
+    def here(self) -> int:
+        """How many of us share this machine."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
+
     def sum_(self, tensor: Tensor) -> Tensor:
         """Add up a tensor over all processes, in place."""
         if self.world > 1:
@@ -102,7 +107,10 @@ def with_workers(world: int, run: Path) -> Iterator[Processes]:
             command = [sys.executable, "-m", "heedful.training.worker", str(run), str(rank), str(world), str(store.port)]
             # Its standard input is a pipe that closes when this process dies, however it dies.
             workers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
+        met = threading.Event()
+        threading.Thread(target=_watch_start, args=(workers, met, run), daemon=True).start()
         with joined(0, world, store) as processes:
+            met.set()
             yield processes
         for worker in workers:
             worker.wait(timeout=60)
@@ -115,6 +123,17 @@ def with_workers(world: int, run: Path) -> Iterator[Processes]:
                 worker.stdin.close()
         for log in logs:
             log.close()
+
+
+def _watch_start(workers: list[subprocess.Popen[bytes]], met: threading.Event, run: Path) -> None:
+    """Until all have met, a worker that dies would be waited for in vain; afterwards its connection tells."""
+    while not met.wait(0.2):
+        dead = [rank for rank, worker in enumerate(workers, 1) if worker.poll() is not None]
+        if dead:
+            print(f"error: worker {dead[0]} could not start; see {run / f'worker-{dead[0]}.log'}", file=sys.stderr)
+            for worker in workers:
+                worker.kill()
+            os._exit(1)
 
 
 @contextmanager
@@ -139,8 +158,11 @@ def _use_loopback() -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
 
 
-def default_workers(device: torch.device) -> int:
-    """On a CPU one single-threaded worker a core; on anything else one process a device is torchrun's business."""
-    if device.type != "cpu":
-        return 1
+def cores() -> int:
+    """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers(device: torch.device, batch_tokens: int) -> int:
+    """On a CPU a worker a core, as long as each gets a thousand tokens of a batch; elsewhere one process."""
+    return min(cores(), max(1, batch_tokens // 1000)) if device.type == "cpu" else 1

@@ -20,7 +20,7 @@ from heedful.training.card import model_card
 from heedful.training.checkpoint import disk_is_full
 from heedful.training.device import pick_device
 from heedful.training.log import MetricsLog
-from heedful.training.processes import Processes, default_workers, joined, torchrun_place, with_workers
+from heedful.training.processes import Processes, cores, default_workers, joined, torchrun_place, with_workers
 from heedful.training.screen import Screen, Silence
 from heedful.training.trainer import Trainer
 
@@ -48,7 +48,7 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
                 return done
             world = recipe.training.workers
             if world > 1:
-                screen.say(f"training with {world} single-threaded workers")
+                screen.say(f"training with {world} workers, {max(1, cores() // world)} threads each")
             with with_workers(world, run) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
     except OSError as error:
@@ -88,7 +88,7 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     """The recipe a run began with, which the one asked for must equal."""
     path = run / "recipe.toml"
     if not path.exists():
-        workers = recipe.training.workers or default_workers(pick_device(recipe.training.device))
+        workers = recipe.training.workers or default_workers(pick_device(recipe.training.device), recipe.training.batch_tokens)
         return replace(recipe, training=replace(recipe.training, workers=workers))
     before = load_recipe(str(path))
     then, now = before.flat(), recipe.flat()
@@ -161,6 +161,7 @@ def _finish(
     """Average, score both models on everything held out, write cards, results and report."""
     used = trainer.average_last()
     screen.say(f"final weights: mean of {used} checkpoints" if used > 1 else "final weights: those of the last step")
+    screen.say("scoring the best and the final model on all held-out text …")
     if processes.first:
         task.translator(trainer.model).save(run / "final", "")
     processes.gather(None)  # both models are written
@@ -187,8 +188,8 @@ def _finish(
 
 @contextmanager
 def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
-    """Ctrl-C and SIGTERM let the step finish and save; a second Ctrl-C stops at once."""
-    if threading.current_thread() is not threading.main_thread() or not trainer.processes.first:
+    """Ctrl-C and SIGTERM, to any of the processes, let the step finish and save; a second Ctrl-C stops at once."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 

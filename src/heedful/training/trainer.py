@@ -31,7 +31,7 @@ from heedful.training.checkpoint import (
 from heedful.training.device import pick_device, wants_bf16
 from heedful.training.flat import FlatParameters
 from heedful.training.log import MetricsLog
-from heedful.training.processes import Processes
+from heedful.training.processes import Processes, cores
 from heedful.training.schedule import learning_rate
 from heedful.training.screen import Screen
 
@@ -57,8 +57,8 @@ class Trainer:
         self.task, self.recipe, self.run, self.processes, self.screen = task, recipe, run, processes, screen
         self.settings = s = recipe.training
         self.device = pick_device(s.device)
-        if processes.world > 1 and self.device.type == "cpu":
-            torch.set_num_threads(1)
+        if processes.here > 1 and self.device.type == "cpu":
+            torch.set_num_threads(max(1, cores() // processes.here))
         self.model = task.build_model().to(self.device)
         # Four numbers travel with the gradient: loss, negative log-likelihood, tokens, and the wish to stop.
         self.flat = FlatParameters(self.model, extra=4)
