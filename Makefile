@@ -22,8 +22,9 @@ help:
 demo: .venv/base
 	@$(BIN)/heedful train dates
 	@echo
-	@echo '$$ heedful translate runs/dates/best …   (dates it has never seen; yours work too)'
-	@$(BIN)/heedful translate runs/dates/best --input docs/dates.txt | paste -d '\t' docs/dates.txt -
+	@echo '$$ $(BIN)/heedful translate runs/dates/best …   (dates it has never seen; yours work too)'
+	@$(BIN)/heedful translate runs/dates/best --input docs/dates.txt > runs/dates/examples.txt
+	@paste -d '\t' docs/dates.txt runs/dates/examples.txt
 	@echo
 	@echo 'Open runs/dates/report.html in a browser.'
 
@@ -33,7 +34,8 @@ lint: .venv/dev
 	@$(BIN)/mypy
 
 test: lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
+	@$(BIN)/python -m pytest tests/system
 
 clean:
 	rm -rf .venv build dist src/*.egg-info

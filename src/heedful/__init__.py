@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from heedful.decoding.translator import Translator as Translator
     from heedful.errors import HeedfulError as HeedfulError
     from heedful.models.seq2seq import make_model as make_model
@@ -26,11 +28,12 @@ _WHERE = {
 __all__ = ["HeedfulError", "Translator", "load", "make_model"]
 
 
-def load(folder: str, device: str = "cpu") -> Translator:
-    """A trained model from its directory, ready to use."""
+def load(folder: str | Path, device: str = "auto") -> Translator:
+    """A trained model from its directory, ready to use; `auto` is a GPU where there is one."""
     from heedful.decoding.translator import Translator
+    from heedful.training.device import pick_device
 
-    return Translator.load(folder, device)
+    return Translator.load(folder, pick_device(device))
 
 
 def __getattr__(name: str) -> Any:

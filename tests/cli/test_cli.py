@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import torch
 
 from heedful.cli import main
 from heedful.decoding.translator import Translator
+from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.recipes import load_recipe
 from heedful.text import Tokenizer
@@ -128,7 +130,9 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 def test_recipes_lists_what_can_be_trained_and_shows_one_in_full(inside: Run, tmp_path: Path) -> None:
     out, _ = inside("recipes")
-    assert [line.split()[0] for line in out.splitlines()] == ["dates", "translation"]
+    recipes, presets = out.split("\n\n")
+    assert [line.split()[0] for line in recipes.splitlines()] == ["dates", "translation"]
+    assert [line.split()[0] for line in presets.splitlines()[1:]] == list(PRESETS)
     (tmp_path / "mine.toml").write_text(inside("recipes", "dates")[0], encoding="utf-8")
     assert load_recipe(str(tmp_path / "mine.toml")) == load_recipe("dates")
 
@@ -270,6 +274,26 @@ def test_text_and_a_file_at_once_are_refused(model: Path, sentence_of: Failure) 
 def test_a_broken_config_is_named(content: str, copied: Path, sentence_of: Failure) -> None:
     (copied / "config.json").write_text(content)
     assert sentence_of("translate", copied, "text").startswith(str(copied / "config.json"))
+
+
+def test_ctrl_c_while_reading_the_terminal_ends_quietly(model: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "translate", str(model)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"ein mann\n")
+    process.stdin.flush()
+    process.stdout.readline()  # it has begun
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (1, 130)
+    assert b"Fatal" not in err
+    assert b"Traceback" not in err
 
 
 def test_a_tokenizer_of_another_model_is_refused(copied: Path, sentence_of: Failure) -> None:

@@ -67,7 +67,7 @@ def test_pairs_too_long_on_either_side_are_dropped_and_counted(
 
 def test_the_first_pair_that_is_too_long_is_named(tmp_path: Path) -> None:
     _, drops, _ = store_of(tmp_path, [("ab", "c"), ("abcdef", "d"), ("a", "abcdefg")], 5)
-    assert drops.describe() == "2 pairs dropped: 2 longer than 5 tokens (first: pair 2)"
+    assert drops.describe() == "2 pairs dropped: 2 longer than 5 tokens (first: the one that begins “abcdef”)"
 
 
 def test_more_pairs_than_one_round_of_tokenising_keep_their_order(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_tensorboard_reads_the_curves(trained: Path) -> None:
 def test_the_trained_model_translates_what_it_has_never_seen(trained: Path, heedful: Command) -> None:
     translator = package.load(str(trained / "best"))
     assert translator.translate(["1 2 3", "", "9 0 9 8"], beam=4) == ["three two one", "", "eight nine zero nine"]
+    with pytest.raises(HeedfulError, match="list of texts"):
+        translator.translate("1 2 3")
     said = heedful("translate", trained / "final", "4 5 6")
     assert said.stdout == "six five four\n"
 
@@ -99,7 +101,7 @@ def test_the_report_stands_alone_and_shows_attention(trained: Path) -> None:
 
 
 def first_losses(recipe_overrides: list[str], run: Path, heedful: Command, launcher: list[str] | None = None) -> list[float]:
-    short = ["training.steps=60", "training.log_every=1", "--run", str(run)]
+    short = ["training.steps=50", "training.learning_rate=0.001", "training.log_every=1", "--run", str(run)]
     arguments = ["train", "translation", *SMALL, *recipe_overrides, *short]
     if launcher is None:
         done = heedful(*arguments)
@@ -117,7 +119,7 @@ def test_one_worker_two_workers_and_torchrun_give_the_same_loss_curve(
     two = first_losses([*files, "training.workers=2"], tmp_path / "two", heedful)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     run = first_losses(files, tmp_path / "torchrun", heedful, torchrun)
-    assert len(one) == len(two) == len(run) == 60
+    assert len(one) == len(two) == len(run) == 50
     assert two == pytest.approx(one, rel=1e-4)
     assert run == pytest.approx(one, rel=1e-4)
 
@@ -173,6 +175,22 @@ def test_accumulated_batches_equal_one_large_batch(pairs: tuple[Path, Path], tmp
             single = Batch(*(getattr(batch, name)[row : row + 1] for name in Batch.__dataclass_fields__))
             task.loss(model, single)[0].backward()
     torch.testing.assert_close(trainer.flat.gradient / total, accumulated, atol=1e-5, rtol=1e-4)
+
+
+def test_the_loop_with_accumulation_takes_several_batches_a_step(pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    once, _ = trainer_of(pairs, tmp_path / "a", "training.steps=10")
+    twice, _ = trainer_of(pairs, tmp_path / "b", "training.steps=5", "training.accumulate=2")
+    for trainer in (once, twice):
+        assert trainer.train(None, lambda scores: None)
+    assert (once.progress.epoch, once.progress.batch) == (twice.progress.epoch, twice.progress.batch)
+    assert once.progress.tokens == twice.progress.tokens
+
+
+def test_bf16_learns_too(pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    trainer, task = trainer_of(pairs, tmp_path, "training.precision=bf16", "training.steps=30")
+    before = task.validate(trainer.model, Processes())["loss"]
+    assert trainer.train(None, lambda scores: None)
+    assert task.validate(trainer.model, Processes())["loss"] < 0.9 * before
 
 
 def test_early_stopping_ends_a_run_that_gets_no_better(pairs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from conftest import Command
-from heedful.training.checkpoint import list_checkpoints
+from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 
 STEPS = 240
 SETTINGS = [
@@ -49,17 +51,22 @@ def weights(run: Path) -> tuple[bytes, bytes]:
     return tuple((run / name / "model.safetensors").read_bytes() for name in ("final", "best"))  # type: ignore[return-value]
 
 
-def alive(session: int) -> list[int]:
-    """Processes of a session that still run."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(folder.name))
-    return found
+def status(pid: int) -> list[str]:
+    """State, parent … of a process, as the kernel tells; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
+
+
+def runs(pid: int) -> bool:
+    return status(pid)[:1] not in ([], ["Z"])
+
+
+def children(pid: int) -> list[int]:
+    """The workers a process has started."""
+    every = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [other for other in every if status(other)[1:2] == [str(pid)] and runs(other)]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -104,23 +111,31 @@ def test_killed_at_random_moments_the_final_weights_are_bit_identical(
 ) -> None:
     whole, seconds = reference(workers)
     chance = random.Random(time.time_ns())
-    run, kills, continued = tmp_path / "run", 0, 0
-    for attempt in range(12):
+    run, kills, continued = tmp_path / "run", 0, False
+    for attempt in range(5):
         process = start(command(pairs, run, workers))
-        # The first kills fall anywhere, preparation included; after a few the run is let through.
-        delay = chance.uniform(0.3, 1.0) * seconds if attempt < 4 else 200.0
+        if attempt < 3:  # anywhere, preparation included
+            delay = chance.uniform(0.02, 0.6) * seconds
+        elif attempt == 3:  # and once for certain after a checkpoint
+            wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
+            delay = chance.uniform(0.0, 0.1) * seconds
+        else:
+            delay = 200.0
         try:
             said, _ = process.communicate(timeout=delay)
         except subprocess.TimeoutExpired:
+            helpers = children(process.pid)
             os.kill(process.pid, signal.SIGKILL)  # the leader alone: its workers must notice by themselves
-            wait_until(lambda: not alive(process.pid), 20)  # noqa: B023
+            wait_until(lambda: not any(runs(pid) for pid in helpers), 20)  # noqa: B023
             process.communicate()
             kills += 1
             continue
         assert process.returncode == 0, said
-        continued += "continuing from step" in said
-        break
+        continued = continued or "continuing from step" in said
+        if "is finished" in said or attempt == 4:
+            break
     assert kills >= 1
+    assert continued or "is finished" in said
     assert weights(run) == weights(whole)
     steps = [entry["step"] for entry in map(json.loads, (run / "metrics.jsonl").open()) if entry["kind"] == "train"]
     assert steps == sorted(set(steps)), "a step was logged twice"
@@ -132,7 +147,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
     run = tmp_path / "run"
     process = start(command(pairs, run, 2))
     wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 2)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to leader and workers alike
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "run the same command again to continue" in said
@@ -219,7 +234,7 @@ def test_a_killed_worker_ends_the_run_within_seconds_and_it_can_be_continued(
     run = tmp_path / "run"
     process = start(command(pairs, run, 2))
     wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
-    worker = next(pid for pid in alive(process.pid) if pid != process.pid)
+    (worker,) = children(process.pid)
     os.kill(worker, signal.SIGKILL)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
@@ -238,6 +253,36 @@ def test_a_first_attempt_with_a_mistake_is_not_in_the_way(pairs: tuple[Path, Pat
     wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 2)])
+def test_a_run_continues_with_another_number_of_workers(
+    first: int, then: int, pairs: tuple[Path, Path], heedful: Command, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(command(pairs, run, first))
+    wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 2)
+    process.send_signal(signal.SIGTERM)  # as a cluster does before it takes the machine away
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "saved; run the same command again to continue" in said
+    again = heedful(*command(pairs, run, then))
+    assert again.returncode == 0, again.stderr
+    assert "continuing from step" in again.stdout
+
+
+def test_workers_end_in_peace(reference: Reference) -> None:
+    assert (reference(2)[0] / "worker-1.log").read_text() == ""
+
+
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(reference: Reference) -> None:
+    run, _ = reference(1)
+    flats = [load_checkpoint(path)[0]["weights"].double() for _, path in list_checkpoints(run / "checkpoints")]
+    assert len(flats) == 3
+    final = load_file(run / "final" / "model.safetensors")
+    layout = load_checkpoint(list_checkpoints(run / "checkpoints")[0][1])[1]
+    flat = torch.cat([final[name].flatten() for name in layout])
+    assert torch.equal(flat, (sum(flats, torch.zeros(())) / 3).float())
 
 
 def test_changing_the_recipe_or_the_text_under_a_run_is_refused(

@@ -272,17 +272,24 @@ def test_a_foreign_tokenizer_neither_frames_pads_nor_cuts(tmp_path: Path) -> Non
     assert tokenizer.encode_batch(["the", " ".join(words)]) == [[5], [BERT.index(word) for word in words]]
 
 
-def test_a_gpt2_like_tokenizer_begins_and_ends_with_its_one_special_token(tmp_path: Path) -> None:
+def test_a_gpt2_like_tokenizer_ends_with_its_one_special_token_and_gets_the_others(tmp_path: Path) -> None:
     backend = gpt2_like()
     backend.save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     end = backend.token_to_id("<|endoftext|>")
-    assert tokenizer.bos == tokenizer.eos == end
-    assert len({tokenizer.pad, tokenizer.unk, end}) == 3
-    assert max(tokenizer.pad, tokenizer.unk) < tokenizer.size == backend.get_vocab_size() + 2
+    assert tokenizer.eos == end
+    assert len({tokenizer.pad, tokenizer.unk, tokenizer.bos, end}) == 4
+    assert max(tokenizer.pad, tokenizer.unk, tokenizer.bos) < tokenizer.size == backend.get_vocab_size() + 3
     text = "text with <|endoftext|> and <pad> in it, and 中"
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert not {tokenizer.pad, tokenizer.unk, end} & set(tokenizer.encode(text))
+
+
+def test_a_vocabulary_with_unused_ids_is_as_large_as_its_largest_id(tmp_path: Path) -> None:
+    backend = Backend(models.WordLevel({"a": 0, "<unk>": 7}, unk_token="<unk>"))
+    backend.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.size > max(tokenizer.encode("a")[0], tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos)
 
 
 @pytest.mark.parametrize(

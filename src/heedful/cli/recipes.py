@@ -15,11 +15,16 @@ EXAMPLES = """Examples:
 
 
 def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in full.")] = None) -> None:
-    """List the shipped recipes, or show one with every value it settles."""
+    """List the shipped recipes and the presets of models, or show one recipe with every value it settles."""
+    from heedful.models.presets import PRESETS
     from heedful.recipes import load_recipe, shipped_recipes
 
     if name is not None:
         typer.echo(load_recipe(name).to_toml(), nl=False)
         return
     for known in shipped_recipes():
-        typer.echo(f"{known:14} {load_recipe(known).about}")
+        typer.echo(f"{known:16} {load_recipe(known).about}")
+    typer.echo("\nmodel.preset is one of")
+    for known, preset in PRESETS.items():
+        size = f", {preset.parameters} million parameters in the paper" if preset.parameters else ""
+        typer.echo(f"{known:16} {preset.about}{size}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def train(
             )
     typer.echo(f"\nmodels   {folder / 'best'}  {folder / 'final'}")
     typer.echo(f"report   {folder / 'report.html'}")
-    typer.echo(f'next     heedful translate {folder / "best"} "…"')
+    typer.echo(f'next     {sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"} translate {folder / "best"} "…"')
 
 
 def _absolute(override: str) -> str:

@@ -62,7 +62,10 @@ def translate(
         elif input and str(input) != "-":
             lines = _decoded(files.enter_context(open_text(input)), f"{input} line")
         else:
-            lines = _decoded(sys.stdin.buffer, "input line")
+            if sys.stdin.isatty():
+                print("reading lines from the terminal; end with Ctrl-D", file=sys.stderr)
+            # Not sys.stdin: its lock, held by the thread that reads, is wanted by Python when Ctrl-C ends it.
+            lines = _decoded(files.enter_context(open(0, "rb", closefd=False)), "input line")
         for group in _as_they_come(lines):
             found = translator.search(group, beam, n_best, length_penalty, sampling)
             for line, hypotheses in zip(group, found, strict=True):

@@ -184,12 +184,3 @@ class Prefetch(Generic[T]):
         self.end = self.end or StopIteration()
         self.stop.set()
         self.thread.join()
-
-
-def padding_share(batches: Iterator[Batch]) -> float:
-    """The part of all positions, source and target, that is padding."""
-    real = total = 0
-    for batch in batches:
-        real += int(batch.source_mask.sum()) + int(batch.target_mask.sum())
-        total += batch.source_mask.numel() + batch.target_mask.numel()
-    return 1.0 - real / max(1, total)

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from heedful.data.corpus import Drops, Pair, ParallelFiles
 from heedful.data.dates import generate_dates, language_tags
-from heedful.data.store import ParallelStore, write_store
+from heedful.data.store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
+from heedful.files import sync
 from heedful.text import Tokenizer
 
 VERSION = 1  # of what is written here; another version is made anew
@@ -88,7 +89,8 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
     if not count:
         for _ in training.read(drops):
             pass
-        raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}")
+        hint = "" if training.target else "; if it is one of two aligned files, give data.target too"
+        raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}{hint}")
 
     source_tokenizer, target_tokenizer = _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
     source_tokenizer.save(temporary / "tokenizer.json")
@@ -106,14 +108,19 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
     kept = write_store(temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick)
     if not kept:
         raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
-    valid_drops = Drops()
+    valid_drops, counts = Drops(), {}
     for split in ("valid", "test"):
         files = named[f"{split}_"]
         pairs = list(files.read(valid_drops)) if files else (list(dict.fromkeys(held_out)) if split == "valid" else [])
-        if files and not pairs:
-            raise HeedfulError(f"no usable pair in {' and '.join(map(str, files.paths))}: {valid_drops.describe()}")
+        # One enormous line would take all memory at the first validation.
+        fitting = encode_pairs(pairs, source_tokenizer, target_tokenizer, data.max_length, valid_drops)
+        pairs = [pair for pair, _, _ in fitting]
+        if not pairs and (files or split == "valid"):
+            origin = " and ".join(map(str, files.paths)) if files else "what was held out"
+            raise HeedfulError(f"no usable pair in {origin}: {valid_drops.describe()}")
         (temporary / f"{split}.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
-    held = "" if named["valid_"] else f", {len(held_out):,} held out for validation"
+        counts[split] = len(pairs)
+    held = "" if named["valid_"] else f", {counts['valid']:,} held out for validation"
     reporter.say(f"data: {kept:,} pairs to train on{held}")
     for found in (drops, valid_drops):
         if found.counts:
@@ -122,8 +129,11 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
         "settings": settings, "inputs": inputs, "pairs": kept, "dropped": dict(drops.counts + valid_drops.counts)
     }  # fmt: skip
     (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    for path in [*temporary.iterdir(), temporary]:
+        sync(path)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)
+    sync(folder.parent)
 
 
 def load_prepared(folder: Path) -> Prepared:
@@ -217,7 +227,7 @@ def _tokenizers(
     if settings.file:
         ready = Tokenizer.load(settings.file)
         return ready, ready
-    stride = max(1, count // settings.sample)
+    stride = -(-count // settings.sample)
 
     def texts(*sides: int) -> Iterator[str]:
         tick = reporter.track(f"learning a vocabulary ({settings.kind})", count)

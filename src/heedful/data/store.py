@@ -62,6 +62,21 @@ class _Writer:
         np.save(self.lengths_path, lengths)
 
 
+def encode_pairs(
+    pairs: list[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int, drops: Drops
+) -> list[tuple[Pair, list[int], list[int]]]:
+    """Pairs with their ids; one with a side over `max_length` tokens is dropped and counted."""
+    left = source_tokenizer.encode_batch([source for source, _ in pairs])
+    right = target_tokenizer.encode_batch([target for _, target in pairs])
+    kept = []
+    for pair, source, target in zip(pairs, left, right, strict=True):
+        if max(len(source), len(target)) <= max_length:
+            kept.append((pair, source, target))
+        else:
+            drops.add(f"longer than {max_length} tokens", f"the one that begins “{pair[0][:40]}”")
+    return kept
+
+
 def write_store(
     folder: Path,
     pairs: Iterable[Pair],
@@ -71,20 +86,14 @@ def write_store(
     drops: Drops,
     progress: Callable[[int], None],
 ) -> int:
-    """Tokenise pairs into `folder` and return how many were kept; a side over `max_length` tokens drops the pair."""
+    """Tokenise pairs into `folder` and return how many were kept."""
     sources, targets = _Writer(folder, "source"), _Writer(folder, "target")
-    rows, kept, seen = iter(pairs), 0, 0
+    rows, kept = iter(pairs), 0
     while batch := list(islice(rows, 4096)):
-        left = source_tokenizer.encode_batch([source for source, _ in batch])
-        right = target_tokenizer.encode_batch([target for _, target in batch])
-        fits = [max(len(a), len(b)) <= max_length for a, b in zip(left, right, strict=True)]
-        for number, ok in enumerate(fits, seen + 1):
-            if not ok:
-                drops.add(f"longer than {max_length} tokens", f"pair {number:,}")
-        sources.append([row for row, ok in zip(left, fits, strict=True) if ok])
-        targets.append([row for row, ok in zip(right, fits, strict=True) if ok])
-        kept += sum(fits)
-        seen += len(batch)
+        encoded = encode_pairs(batch, source_tokenizer, target_tokenizer, max_length, drops)
+        sources.append([source for _, source, _ in encoded])
+        targets.append([target for _, _, target in encoded])
+        kept += len(encoded)
         progress(len(batch))
     sources.close()
     targets.close()

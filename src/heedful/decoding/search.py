@@ -170,9 +170,9 @@ def beam_search(
         length += 1
         penalty = length_penalty(length, alpha)
         ends = token == limits.eos
-        for row, place in ends.nonzero().tolist():
+        for row, place in ends[:, :beam].nonzero().tolist():
             value = float(best[row, place])
-            if place < beam and value > -math.inf:
+            if value > -math.inf:
                 ids = written[row * beam + int(origin[row, place]), 1:].tolist()
                 ended[alive[row]].append(Hypothesis(ids, value, value / penalty))
         open_totals, places = best.masked_fill(ends, -math.inf).topk(beam, dim=-1)
@@ -182,13 +182,12 @@ def beam_search(
         totals = open_totals
 
         keep = []
-        for row, sentence in enumerate(alive):
+        for row, (sentence, open_scores) in enumerate(zip(alive, totals.tolist(), strict=True)):
             finished = sorted(ended[sentence], key=lambda h: -h.score)[:beam]
             ended[sentence] = finished
-            hope = float(totals[row, 0]) / penalty
+            hope = open_scores[0] / penalty
             if length >= longest[sentence]:
-                for place in range(beam):  # cut off at the limit, so that there is always an output
-                    value = float(totals[row, place])
+                for place, value in enumerate(open_scores):  # cut off at the limit, so that there is always an output
                     if value > -math.inf:
                         ids = written[row * beam + place, 1:].tolist()
                         ended[sentence].append(Hypothesis(ids, value, value / penalty))

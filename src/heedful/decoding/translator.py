@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from heedful.data.batches import SpecialIds, collate, frame, special_ids
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import HeedfulError, UsageError
+from heedful.files import write_text, write_whole
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.nn.loss import label_smoothed_loss
@@ -60,6 +60,8 @@ class Translator:
 
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
         """Each text translated; beam 1 is greedy. An empty text stays empty."""
+        if isinstance(texts, str):
+            raise UsageError("translate takes a list of texts; put the one you have in brackets")
         return [self.target_tokenizer.decode(found[0].tokens) if found else "" for found in self.search(texts, beam)]
 
     def search(
@@ -134,15 +136,13 @@ class Translator:
             "model": dataclasses.asdict(self.model.config),
             "decoding": {"beam": self.beam, "length_penalty": self.length_penalty, "max_extra": self.max_extra},
         }
-        text = json.dumps(config, indent=2) + "\n"
-        _replace(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8") and None)
-        _replace(folder / "tokenizer.json", self.source_tokenizer.save)
+        write_text(folder / "config.json", json.dumps(config, indent=2) + "\n")
+        write_whole(folder / "tokenizer.json", self.source_tokenizer.save)
         if self.target_tokenizer is not self.source_tokenizer:
-            _replace(folder / "target_tokenizer.json", self.target_tokenizer.save)
+            write_whole(folder / "target_tokenizer.json", self.target_tokenizer.save)
         weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(self.model).items()}
-        _replace(folder / "model.safetensors", lambda path: save_file(weights, path))
-        written = self.card if card is None else card
-        _replace(folder / "README.md", lambda path: path.write_text(written, encoding="utf-8") and None)
+        write_whole(folder / "model.safetensors", lambda path: save_file(weights, path))
+        write_text(folder / "README.md", self.card if card is None else card)
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Translator:
@@ -188,15 +188,6 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config.get("format"), int) or config["format"] > FORMAT:
         raise HeedfulError(f"{folder} was written by a newer heedful (format {config.get('format')}); update heedful")
     return config
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Write under a temporary name, sync, then rename."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    write(temporary)
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _by_budget(order: Sequence[int], widths: Sequence[int], budget: int) -> list[list[int]]:

@@ -26,15 +26,12 @@ class AttentionMaps:
 
 
 @torch.no_grad()
-def attention_maps(translator: Translator, text: str, target: str | None = None) -> AttentionMaps:
-    """Translate a text (or take `target` as its translation) and keep every attention on the way."""
+def attention_maps(translator: Translator, text: str) -> AttentionMaps:
+    """Translate a text and keep every attention on the way."""
     model = translator.model.eval()
     source_ids = translator.source_tokenizer.encode(text)
-    if target is None:
-        found = translator.search([text])[0]
-        target_ids = found[0].tokens if found else []
-    else:
-        target_ids = translator.target_tokenizer.encode(target)
+    found = translator.search([text])[0]
+    target_ids = found[0].tokens if found else []
     rows = [np.array(source_ids, dtype=np.uint32)], [np.array(target_ids, dtype=np.uint32)]
     batch = collate(*rows, translator.special).to(translator.device)
     with keep_attention(model) as attentions:

@@ -16,6 +16,7 @@ from heedful.recipes import load_recipe
 from heedful.training.log import read_metrics
 
 COLOURS = ("#2563eb", "#ea580c", "#059669")
+LONGEST = 40  # tokens of the example whose attention is drawn
 Series = list[tuple[float, float]]
 
 
@@ -26,8 +27,10 @@ def write_report(run: Path, results: dict[str, Any], translator: Translator) -> 
     train = [entry for entry in entries if entry["kind"] == "train"]
     valid = [entry for entry in entries if entry["kind"] == "valid"]
     samples = results["samples"]
-    # A middling example: long enough to show something, short enough to be read.
-    example = sorted((s["source"] for s in samples), key=len)[len(samples) // 2]
+    # A middling example: long enough to show something, short enough to be read and drawn.
+    by_length = sorted((s["source"] for s in samples), key=lambda text: len(translator.source_tokenizer.encode(text)))
+    short = [text for text in by_length if len(translator.source_tokenizer.encode(text)) <= LONGEST]
+    example = short[len(short) // 2] if short else by_length[0]
     split = "test" if "test" in results["best"] else "validation"
     scores = results["best"][split]
     minutes = results["seconds"] / 60
@@ -42,16 +45,16 @@ def write_report(run: Path, results: dict[str, Any], translator: Translator) -> 
         "training": f"{minutes:.1f} min",
     }
     curves = [
-        curve("Loss per target token", "step", {
-            "training": [(e["step"], e["nll"]) for e in train],
+        curve("Loss per target token", {
+            "training": [(e["step"], e["nll"]) for e in train if e["nll"] is not None],
             "validation": [(e["step"], e["loss"]) for e in valid],
         }),
-        curve("Validation score", "step", {
+        curve("Validation score", {
             "BLEU": [(e["step"], e["bleu"]) for e in valid],
             "chrF": [(e["step"], e["chrf"]) for e in valid],
             "exact, %": [(e["step"], e["exact"]) for e in valid],
         }),
-        curve("Speed, target tokens per second", "step", {
+        curve("Speed, target tokens per second", {
             "": [(e["step"], e["tokens_per_second"]) for e in train],
         }),
     ]  # fmt: skip
@@ -75,8 +78,8 @@ def write_report(run: Path, results: dict[str, Any], translator: Translator) -> 
     return path
 
 
-def curve(title: str, below: str, series: dict[str, Series], width: int = 420, height: int = 240) -> str:
-    """A line chart as SVG."""
+def curve(title: str, series: dict[str, Series], width: int = 420, height: int = 240) -> str:
+    """A line chart over steps, as SVG."""
     points = [point for values in series.values() for point in values]
     if not points:
         return ""
@@ -99,7 +102,7 @@ def curve(title: str, below: str, series: dict[str, Series], width: int = 420, h
         x, _ = at(value, 0)
         anchor = "end" if value == ticks_x[-1] else "middle"
         parts.append(f'<text x="{x:.1f}" y="{height - bottom + 16}" class="tick {anchor}">{value:,g}</text>')
-    parts.append(f'<text x="{left}" y="{height - 4}" class="tick">{html.escape(below)}</text>')
+    parts.append(f'<text x="{left}" y="{height - 4}" class="tick">step</text>')
     for index, (name, values) in enumerate(series.items()):
         colour = COLOURS[index % len(COLOURS)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in values))

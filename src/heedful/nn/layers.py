@@ -27,9 +27,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.around_self, self.around_feed = wrap(), wrap()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (B, L, D); mask broadcasts to (B, H, L, L)."""
-        x = self.around_self(x, lambda y: self.self_attention(y, mask=mask, causal=causal))
+        x = self.around_self(x, lambda y: self.self_attention(y, mask=mask))
         return self.around_feed(x, self.feed_forward)
 
 

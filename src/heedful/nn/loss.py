@@ -25,8 +25,8 @@ class _ProjectedLoss(torch.autograd.Function):
         total, plain = states.new_zeros(2, dtype=exact).unbind()
         wanted = any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states) if wanted else None
-        grad_weight = torch.zeros_like(weight) if wanted else None
-        grad_bias = torch.zeros_like(bias) if wanted else None
+        grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted else None
         vocabulary = weight.size(0)
         for start in range(0, states.size(0), CHUNK):
             rows, answers = states[start : start + CHUNK], targets[start : start + CHUNK, None]
@@ -48,8 +48,11 @@ class _ProjectedLoss(torch.autograd.Function):
                 grad.sub_(smoothing / vocabulary)
             grad.scatter_add_(1, answers, grad.new_full(answers.shape, smoothing - 1.0))
             torch.mm(grad, weight, out=grad_states[start : start + CHUNK])
-            grad_weight.addmm_(grad.T, rows)
-            grad_bias += grad.sum(0)
+            if exact == grad.dtype:
+                grad_weight.addmm_(grad.T, rows)
+            else:
+                grad_weight += grad.T @ rows
+            grad_bias += grad.sum(0, dtype=exact)
         ctx.grads = (grad_states, grad_weight, grad_bias)
         ctx.mark_non_differentiable(plain)
         return total, plain
@@ -59,7 +62,8 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, grad_total: Tensor, grad_plain: Tensor) -> tuple[Tensor | None, ...]:
         states, weight, bias = ctx.grads
         ctx.grads = None
-        return states.mul_(grad_total), weight.mul_(grad_total), bias.mul_(grad_total), None, None
+        kind = states.dtype
+        return states.mul_(grad_total), weight.mul_(grad_total).to(kind), bias.mul_(grad_total).to(kind), None, None
 
 
 def label_smoothed_loss(

@@ -185,6 +185,9 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
         return {**below[0], **below[1], **asked[section]}
 
     model = {**layer("model", preset.model), "preset": preset_name}
+    if "tie" not in model:
+        joint = layer("tokenizer", {}).get("joint", TokenizerSettings.joint)
+        model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
     built = {
         section: kind(**layer(section, preset.training if section == "training" else {})) for section, kind in SECTIONS.items()
     }
@@ -290,8 +293,12 @@ def _validate(recipe: Recipe) -> None:
     for key, (chosen, allowed) in choices.items():
         if chosen not in allowed:
             raise UsageError(f"{key} must be one of {', '.join(a for a in allowed if a)}, not '{chosen}'")
+    if data.generate and (data.source or data.valid_source or data.test_source):
+        raise UsageError(f"data.generate={data.generate} makes its own text; for files use the recipe 'translation'")
+    if recipe.model["tie"] == "all" and not tokenizer.joint:
+        raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
     for side in ("", "valid_", "test_"):
         if getattr(data, f"{side}target") and not getattr(data, f"{side}source"):
             raise UsageError(f"data.{side}target is given without data.{side}source")
     # A model of the smallest vocabularies checks every other setting before any work is done.
-    Seq2SeqConfig(8, 8, **{**model_settings(recipe)})
+    Seq2SeqConfig(8, 8, **model_settings(recipe))

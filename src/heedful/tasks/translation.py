@@ -30,10 +30,7 @@ class TranslationTask:
         self.recipe = recipe
         self.data = load_prepared(folder)
         source, target = self.data.source_tokenizer, self.data.target_tokenizer
-        settings = model_settings(recipe)
-        if source is not target and settings.get("tie", "all") == "all":
-            settings["tie"] = "target"  # two vocabularies cannot share one matrix
-        self.config = Seq2SeqConfig(source.size, target.size, **settings)
+        self.config = Seq2SeqConfig(source.size, target.size, **model_settings(recipe))
 
     @staticmethod
     def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> None:

@@ -19,7 +19,7 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 ALIASES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
-    "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>", "<|endoftext|>"),
+    "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
 }
 
@@ -101,8 +101,8 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Tokens in the vocabulary, special ones included."""
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
+        """Ids there are, special ones included; a ready-made vocabulary may leave some unused."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
         """Text → ids, without begin or end."""

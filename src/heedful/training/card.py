@@ -9,11 +9,13 @@ from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress
 
 
-def model_card(recipe: Recipe, model: Seq2Seq, progress: Progress, scores: dict[str, dict[str, Any]], which: str) -> str:
+def model_card(
+    recipe: Recipe, model: Seq2Seq, progress: Progress, scores: dict[str, dict[str, Any]], which: str, processes: int
+) -> str:
     """Markdown for people."""
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
-        f"# {recipe.name}: {which} model",
+        f"# {recipe.name} ({which})",
         "",
         f"{recipe.about or 'A translation model.'}" + " Made with heedful.",
         "",
@@ -28,7 +30,7 @@ def model_card(recipe: Recipe, model: Seq2Seq, progress: Progress, scores: dict[
         f"| preset | {recipe.model['preset']} |",
         f"| steps | {progress.step:,} of {recipe.training.steps:,} |",
         f"| target tokens trained on | {progress.tokens:,} |",
-        f"| training time | {progress.seconds / 60:.1f} minutes, {recipe.training.workers} workers |",
+        f"| training time | {progress.seconds / 60:.1f} minutes, {processes} process(es) |",
         f"| seed | {recipe.training.seed} |",
     ]
     if recipe.data.source:
@@ -40,6 +42,4 @@ def model_card(recipe: Recipe, model: Seq2Seq, progress: Progress, scores: dict[
         )
     first = next(iter(scores.values()))
     lines += ["", f"BLEU: `{first['bleu_signature']}`, chrF: `{first['chrf_signature']}` (sacreBLEU)."]
-    if which == "final":
-        lines.append(f"Its weights are the mean of the last {recipe.training.average} checkpoints.")
     return "\n".join(lines) + "\n"

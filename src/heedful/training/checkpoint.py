@@ -6,10 +6,8 @@ training stands. Random numbers and data order are functions of the seed and the
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,9 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.errors import HeedfulError
+from heedful.files import disk_is_full, write_whole
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass
@@ -70,17 +68,12 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], layout: dict[str, 
     """Write the checkpoint of `progress.step`; until it is whole, the last one stays the newest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = checkpoint_path(folder, progress.step)
-    temporary = folder / f".{path.name}.tmp"
     header = json.dumps({"layout": layout, "progress": asdict(progress)})
     on_cpu = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+    metadata = {"header": header, "checksum": checksum(on_cpu, header)}
     try:
-        save_file(on_cpu, temporary, {"header": header, "checksum": checksum(on_cpu, header)})
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(folder)
+        write_whole(path, lambda temporary: save_file(on_cpu, temporary, metadata))
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
         if not disk_is_full(error):
             raise
         kept = list_checkpoints(folder)
@@ -90,22 +83,6 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], layout: dict[str, 
             "Free some space and run the same command again to continue"
         ) from error
     return path
-
-
-def disk_is_full(error: BaseException) -> bool:
-    """Whether an error means that no more can be written."""
-    if isinstance(error, OSError):
-        return error.errno in FULL
-    return any(f"os error {number}" in str(error) for number in FULL)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, list[int]], Progress]:

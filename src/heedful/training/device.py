@@ -10,13 +10,13 @@ from heedful.errors import UsageError
 
 
 def pick_device(name: str) -> torch.device:
-    """CUDA, then MPS, then CPU for `auto`; otherwise the one named."""
+    """CUDA, then MPS, then CPU for `auto`; otherwise the one named. Of several GPUs, this process's own."""
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
+        if name == "cuda":  # each process of a machine has its own
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"device '{name}' is not available here; use auto, cpu, cuda or mps") from error

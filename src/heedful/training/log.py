@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import json
-import os
+import math
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+from heedful.files import write_text
+
 
 class MetricsLog:
-    """Appends one JSON object a line; on resuming, what lies beyond the checkpoint is taken back first."""
+    """Appends one JSON object a line, and the same numbers as TensorBoard events.
+
+    On resuming, what lies beyond the checkpoint is taken back, and the events are written anew from what is left.
+    """
 
     def __init__(self, run: Path, step: int) -> None:
-        from tensorboardX import SummaryWriter
+        # Written here and now: the library's own writer queues them for a thread, where a full disk would go unseen.
+        from tensorboardX.event_file_writer import EventsWriter
 
-        self.path = run / "metrics.jsonl"
-        self._take_back(step)
-        self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
-        self.events = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None, flush_secs=10)
-
-    def _take_back(self, step: int) -> None:
-        kept = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in read_metrics(self.path) if entry["step"] <= step]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(kept), encoding="utf-8")
-        os.replace(temporary, self.path)
+        path = run / "metrics.jsonl"
+        kept = [entry for entry in read_metrics(path) if entry["step"] <= step]
+        write_text(path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept))
+        self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        shutil.rmtree(run / "tensorboard", ignore_errors=True)
+        (run / "tensorboard").mkdir()
+        self.events = EventsWriter(str(run / "tensorboard" / "events"))
+        for entry in kept:
+            self._add_event(entry)
+        self.events.flush()
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """One entry; numbers also go to TensorBoard, as kind/name."""
-        self.file.write(json.dumps({"kind": kind, "step": step, **values}, ensure_ascii=False) + "\n")
+        """One entry; its numbers go to TensorBoard as kind/name."""
+        entry: dict[str, Any] = {"kind": kind, "step": step, "time": round(time.time(), 3)}
+        for name, value in values.items():  # JSON has no NaN
+            entry[name] = None if isinstance(value, float) and not math.isfinite(value) else value
+        self.file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self.file.flush()
-        for name, value in values.items():
-            if isinstance(value, int | float):
-                self.events.add_scalar(f"{kind}/{name}", value, step)
+        self._add_event(entry)
+        self.events.flush()
+
+    def _add_event(self, entry: dict[str, Any]) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        numbers = {
+            name: value for name, value in entry.items() if isinstance(value, int | float) and name not in ("step", "time")
+        }
+        values = [Summary.Value(tag=f"{entry['kind']}/{name}", simple_value=value) for name, value in numbers.items()]
+        self.events.write_event(Event(wall_time=entry["time"], step=entry["step"], summary=Summary(value=values)))
 
     def close(self) -> None:
         self.file.close()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,13 @@ PATIENCE = timedelta(hours=6)  # the first process may prepare a large corpus wh
 class Processes:
     """This process among its peers; alone, every method is trivial."""
 
-    def __init__(self, rank: int = 0, world: int = 1) -> None:
+    def __init__(self, rank: int = 0, world: int = 1, here: int | None = None) -> None:
         self.rank, self.world = rank, world
+        self.here = here or world  # how many of us share this machine
 
     @property
     def first(self) -> bool:
         return self.rank == 0
-
-    @property
-    def here(self) -> int:
-        """How many of us share this machine."""
-        return int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
 
     def sum_(self, tensor: Tensor) -> Tensor:
         """Add up a tensor over all processes, in place."""
@@ -64,7 +60,8 @@ def explained() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise HeedfulError(
-            "another process of this run died; run the same command again to continue from the last checkpoint"
+            "another process of this run died; run the same command again to continue from the last checkpoint "
+            f"({str(error).splitlines()[0]})"
         ) from error
 
 
@@ -78,7 +75,7 @@ def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[P
         else:
             dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
     try:
-        yield Processes(rank, world)
+        yield Processes(rank, world, int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world)
     finally:
         dist.destroy_process_group()
 
@@ -91,46 +88,54 @@ def torchrun_place() -> tuple[int, int] | None:
 
 
 @contextmanager
-def with_workers(world: int, run: Path) -> Iterator[Processes]:
+def with_workers(world: int, run: Path, device: str) -> Iterator[Processes]:
     """Start world − 1 workers on this machine, which find all they need in the run directory, and lead them."""
     if world == 1:
         yield Processes()
         return
     _use_loopback()
     store = dist.TCPStore("127.0.0.1", 0, world, is_master=True, wait_for_workers=False)
-    workers = []
-    logs = []
-    try:
-        for rank in range(1, world):
-            log = open(run / f"worker-{rank}.log", "w", encoding="utf-8")  # noqa: SIM115
-            logs.append(log)
-            command = [sys.executable, "-m", "heedful.training.worker", str(run), str(rank), str(world), str(store.port)]
-            # Its standard input is a pipe that closes when this process dies, however it dies.
-            workers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log))
-        met = threading.Event()
-        threading.Thread(target=_watch_start, args=(workers, met, run), daemon=True).start()
-        with joined(0, world, store) as processes:
-            met.set()
-            yield processes
-        for worker in workers:
-            worker.wait(timeout=60)
-    finally:
-        for worker in workers:
-            if worker.poll() is None:
+    met, over = threading.Event(), threading.Event()
+    workers: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as logs:
+        try:
+            for rank in range(1, world):
+                log = logs.enter_context(open(run / f"worker-{rank}.log", "w", encoding="utf-8"))
+                place = [str(run), str(rank), str(world), str(store.port), device]
+                # Its standard input is a pipe that closes when this process dies, however it dies. In a session of its
+                # own, it is not hit by the Ctrl-C that is meant for this process.
+                workers.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "heedful.training.worker", *place],
+                        stdin=subprocess.PIPE,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                        env={**os.environ, "LOCAL_RANK": str(rank)},
+                    )
+                )
+            threading.Thread(target=_watch, args=(workers, met, over, run), daemon=True).start()
+            with joined(0, world, store) as processes:
+                met.set()
+                yield processes
+            for rank, worker in enumerate(workers, 1):
+                if worker.wait(timeout=60) != 0:
+                    raise HeedfulError(f"worker {rank} failed at the end; see {run / f'worker-{rank}.log'}")
+        finally:
+            over.set()
+            for worker in workers:
                 worker.kill()
-            worker.wait()
-            if worker.stdin:
-                worker.stdin.close()
-        for log in logs:
-            log.close()
+                worker.wait()
+                if worker.stdin:
+                    worker.stdin.close()
 
 
-def _watch_start(workers: list[subprocess.Popen[bytes]], met: threading.Event, run: Path) -> None:
-    """Until all have met, a worker that dies would be waited for in vain; afterwards its connection tells."""
-    while not met.wait(0.2):
-        dead = [rank for rank, worker in enumerate(workers, 1) if worker.poll() is not None]
-        if dead:
-            print(f"error: worker {dead[0]} could not start; see {run / f'worker-{dead[0]}.log'}", file=sys.stderr)
+def _watch(workers: list[subprocess.Popen[bytes]], met: threading.Event, over: threading.Event, run: Path) -> None:
+    """End this process when a worker is gone and the connection to it does not tell: at the start, or never."""
+    while not over.wait(0.2):
+        dead = [rank for rank, worker in enumerate(workers, 1) if worker.poll() not in (None, 0)]
+        if dead and (not met.is_set() or not over.wait(30.0)):
+            print(f"error: worker {dead[0]} died; see {run / f'worker-{dead[0]}.log'}", file=sys.stderr)
             for worker in workers:
                 worker.kill()
             os._exit(1)
@@ -147,7 +152,8 @@ def as_worker(rank: int, world: int, port: int) -> Iterator[Processes]:
 
 
 def _die_with_leader() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not through sys.stdin, whose lock Python wants when it ends
+        pass
     os._exit(1)
 
 
@@ -161,6 +167,11 @@ def _use_loopback() -> None:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def most_workers(device: torch.device) -> int:
+    """How many processes a device of this machine can serve."""
+    return {"cpu": 1024, "cuda": torch.cuda.device_count()}.get(device.type, 1)
 
 
 def default_workers(device: torch.device, batch_tokens: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,15 +12,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from heedful.decoding.translator import Translator
 from heedful.errors import HeedfulError, UsageError
+from heedful.files import disk_is_full, write_text
 from heedful.recipes import Recipe, load_recipe
 from heedful.tasks.translation import TranslationTask
 from heedful.training.card import model_card
-from heedful.training.checkpoint import disk_is_full
 from heedful.training.device import pick_device
 from heedful.training.log import MetricsLog
-from heedful.training.processes import Processes, cores, default_workers, joined, torchrun_place, with_workers
+from heedful.training.processes import (
+    Processes,
+    cores,
+    default_workers,
+    joined,
+    most_workers,
+    torchrun_place,
+    with_workers,
+)
 from heedful.training.screen import Screen, Silence
 from heedful.training.trainer import Trainer
 
@@ -48,13 +58,13 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
                 return done
             world = recipe.training.workers
             if world > 1:
-                screen.say(f"training with {world} workers, {max(1, cores() // world)} threads each")
-            with with_workers(world, run) as processes:
+                screen.say(f"training with {world} workers of {max(1, cores() // world)} thread(s)")
+            with with_workers(world, run, recipe.training.device) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         if disk_is_full(error):
             raise HeedfulError(
-                f"the disk is full ({error.strerror}: {error.filename or run}); checkpoints already written are intact. "
+                f"the disk is full ({error}); checkpoints already written are intact. "
                 "Free some space and run the same command again to continue"
             ) from error
         raise
@@ -78,17 +88,18 @@ def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
     screen.close()
     path = run / "recipe.toml"
     if not path.exists():  # only now: a mistake in the data leaves nothing behind that would be in the way
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(recipe.to_toml(), encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(path, recipe.to_toml())
     return recipe
 
 
 def _settle(recipe: Recipe, run: Path) -> Recipe:
     """The recipe a run began with, which the one asked for must equal."""
     path = run / "recipe.toml"
+    device, asked = pick_device(recipe.training.device), recipe.training.workers
+    if asked > most_workers(device):
+        raise UsageError(f"training.workers={asked} is too many for {device}; {most_workers(device)} is the most")
     if not path.exists():
-        workers = recipe.training.workers or default_workers(pick_device(recipe.training.device), recipe.training.batch_tokens)
+        workers = asked or default_workers(device, recipe.training.batch_tokens)
         return replace(recipe, training=replace(recipe.training, workers=workers))
     before = load_recipe(str(path))
     then, now = before.flat(), recipe.flat()
@@ -102,7 +113,7 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
             f"{run} was begun with another recipe: {'; '.join(changed)}. "
             "Give the old values to continue it, or another --run to start anew"
         )
-    workers = recipe.training.workers or before.training.workers
+    workers = asked or min(before.training.workers, most_workers(device))
     return replace(recipe, training=replace(recipe.training, workers=workers))
 
 
@@ -122,10 +133,10 @@ def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Scre
     return recipe
 
 
-def work(run: Path, processes: Processes) -> None:
+def work(run: Path, processes: Processes, device: str) -> None:
     """What a worker does: the same as its leader, silently."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; the leader decides
-    _train_and_finish(load_recipe(str(run / "recipe.toml")), run, processes, Silence())
+    recipe = load_recipe(str(run / "recipe.toml"), [f"training.device={device}"])
+    _train_and_finish(recipe, run, processes, Silence())
 
 
 def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
@@ -139,11 +150,11 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     log = MetricsLog(run, trainer.progress.step) if processes.first else None
 
     def on_best(scores: dict[str, Any]) -> None:
-        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best")
+        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best", processes.world)
         task.translator(trainer.model).save(run / "best", card)
 
     try:
-        with _stoppable(trainer, screen):
+        with _stoppable(trainer):
             done = trainer.train(log, on_best)
     finally:
         if log is not None:
@@ -160,34 +171,37 @@ def _finish(
 ) -> dict[str, Any]:
     """Average, score both models on everything held out, write cards, results and report."""
     used = trainer.average_last()
-    screen.say(f"final weights: mean of {used} checkpoints" if used > 1 else "final weights: those of the last step")
-    screen.say("scoring the best and the final model on all held-out text …")
+    final = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
+    screen.say(f"final model: {final}")
     if processes.first:
         task.translator(trainer.model).save(run / "final", "")
     processes.gather(None)  # both models are written
     results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
+    tick = screen.track("scoring the best and the final model", 4 if task.data.test else 2)
     for name in ("final", "best"):
         translator = Translator.load(run / name, trainer.device)
         scores = {"validation": task.validate(translator.model, processes, everything=True)}
+        tick(1)
         if task.data.test:
             scores["test"] = task.score(translator.model, task.data.test, processes)
+            tick(1)
         if processes.first:
-            progress = replace(trainer.progress, step=trainer.progress.best_step) if name == "best" else trainer.progress
-            translator.save(run / name, model_card(recipe, translator.model, progress, scores, name))
+            progress, which = trainer.progress, f"final, {final}"
+            if name == "best":
+                progress, which = replace(progress, step=progress.best_step), f"best by {recipe.training.metric}"
+            translator.save(run / name, model_card(recipe, translator.model, progress, scores, which, processes.world))
         results[name] = {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
         results["samples"] = scores.get("test", scores["validation"])["samples"]
     if processes.first:
         from heedful.explain.report import write_report
 
         write_report(run, results, Translator.load(run / "best"))
-        temporary = run / ".results.tmp"
-        temporary.write_text(json.dumps(results, ensure_ascii=False, indent=1), encoding="utf-8")
-        os.replace(temporary, run / "results.json")
+        write_text(run / "results.json", json.dumps(results, ensure_ascii=False, indent=1))
     return results
 
 
 @contextmanager
-def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
+def _stoppable(trainer: Trainer) -> Iterator[None]:
     """Ctrl-C and SIGTERM, to any of the processes, let the step finish and save; a second Ctrl-C stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -195,9 +209,8 @@ def _stoppable(trainer: Trainer, screen: Screen) -> Iterator[None]:
 
     def handle(number: int, frame: object) -> None:
         if trainer.stop_asked:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        trainer.ask_to_stop()
-        screen.say("stopping after this step …")
+            raise KeyboardInterrupt
+        trainer.stop_asked = True
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -214,11 +227,6 @@ def _locked(run: Path) -> Iterator[None]:
         run.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"{run} is a file, not a directory for a run") from error
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
     with open(run / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

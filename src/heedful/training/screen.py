@@ -42,16 +42,21 @@ class Screen:
 
         return tick
 
-    def training(self, step: int, steps: int, loss: float, rate: float, seconds_left: float) -> None:
-        """How training stands: step, loss, tokens a second, time to go."""
+    def at_step(self, step: int, steps: int) -> None:
+        """Move the bar of training; plain lines come with `report` alone."""
+        if self.live and self.label != "training":
+            self._begin("training", steps)
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=step)
+
+    def report(self, step: int, steps: int, loss: float, rate: float, seconds_left: float) -> None:
+        """How training goes: loss, tokens a second, time to go."""
         left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
-        if self.live:
-            if self.label != "training":
-                self._begin("training", steps)
-            if self.bar is not None and self.task is not None:
-                self.bar.update(self.task, completed=step, note=f"loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}")
+        note = f"loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}"
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, note=note)
         else:
-            self.say(f"step {step:,}/{steps:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}")
+            self.say(f"step {step:,}/{steps:,}  {note}")
 
     def _begin(self, label: str, total: int | None) -> None:
         self.close()

@@ -68,7 +68,7 @@ class Trainer:
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=wants_bf16(s.precision, self.device))
         self.progress = Progress()
         self.folder = run / "checkpoints"
-        self.stop_asked = False
+        self.stop_asked = False  # set from outside: finish the step, save, return
 
     # Continuing
 
@@ -100,8 +100,9 @@ class Trainer:
         if not self.processes.first:
             return
         state = self.optimizer.state[self.flat.values]
-        zeros = torch.zeros_like(self.flat.values)
-        tensors = {"weights": self.flat.values, **{key: state.get(key, zeros) for key in ("exp_avg", "exp_avg_sq")}}
+        tensors: dict[str, Tensor] = {"weights": self.flat.values}
+        for moment in ("exp_avg", "exp_avg_sq"):  # Adam makes them at its first step
+            tensors[moment] = state[moment] if state else torch.zeros_like(self.flat.values)
         save_checkpoint(self.folder, tensors, self.flat.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
@@ -121,27 +122,26 @@ class Trainer:
         out_of_patience = 0 < self.settings.patience <= self.progress.stale
         return self.progress.step >= self.settings.steps or out_of_patience
 
-    def ask_to_stop(self) -> None:
-        """Finish the step, save, return."""
-        self.stop_asked = True
-
     def train(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
         """Train to the end (True) or until asked to stop (False). `on_best` is called after a best validation."""
         s, p = self.settings, self.progress
         items = self.task.batches(Position(p.epoch, p.batch), self.processes.rank, self.processes.world)
         data = Prefetch(items)
-        window = Window(p.step)
+        window = Window(p)
         try:
+            self.screen.at_step(p.step, s.steps)
             while not self.finished:
                 started = time.perf_counter()
                 stop = self.step(data, window)
                 p.seconds += time.perf_counter() - started
+                self.screen.at_step(p.step, s.steps)
                 if p.step % s.log_every == 0 or p.step == s.steps:
                     self.report(log, window, data)
+                better = False
                 if p.step % s.validate_every == 0 or p.step == s.steps:
-                    self.validate(log, on_best)
-                if p.step % s.checkpoint_every == 0 or self.finished or stop:
-                    self.save()
+                    better = self.validate(log, on_best)
+                if p.step % s.checkpoint_every == 0 or better or self.finished or stop:
+                    self.save()  # with a new best too: what lies in best/ is always of this course of events
                 if stop and not self.finished:
                     return False
             return True
@@ -183,9 +183,10 @@ class Trainer:
             p.skipped += 1
             p.skipped_in_row += 1
             if p.skipped_in_row >= PERSISTENT:
+                advice = "" if s.clip else " or set training.clip=1"
                 raise HeedfulError(
                     f"the loss has not been a finite number for {PERSISTENT} steps (step {p.step}); "
-                    f"lower training.learning_rate (now {self.rate:.2g}) or set training.clip"
+                    f"lower training.learning_rate (now {self.rate:.2g}){advice}, in another --run"
                 )
         return stop > 0
 
@@ -193,23 +194,21 @@ class Trainer:
     def rate(self) -> float:
         """The learning rate of the step just begun."""
         s = self.settings
-        return learning_rate(
-            max(1, self.progress.step), s.schedule, s.learning_rate, s.warmup, s.steps, self.model.config.d_model
-        )
+        return learning_rate(self.progress.step, s.schedule, s.learning_rate, s.warmup, s.steps, self.model.config.d_model)
 
     # Telling
 
     def report(self, log: MetricsLog | None, window: Window, data: Prefetch[Any]) -> None:
         """Log the steps since the last report."""
         p = self.progress
-        values = window.close(p.step, data)
+        values = window.close(p, data.waited)
         if log is not None:
             extra = {"learning_rate": self.rate, "epoch": p.epoch, "tokens": p.tokens, "skipped": p.skipped}
             log.write("train", p.step, {**values, **extra, "seconds": round(p.seconds, 3)})
         left = values["seconds_per_step"] * (self.settings.steps - p.step)
-        self.screen.training(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], left)
+        self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], left)
 
-    def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> None:
+    def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
         """Score on held-out pairs by real decoding, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
         scores = self.task.validate(self.model, self.processes)
@@ -224,6 +223,7 @@ class Trainer:
             self.screen.say(f"    {sample['source']}  →  {sample['translation']}")
         if better and self.processes.first:
             on_best(scores)
+        return better
 
     # Ending
 
@@ -247,28 +247,28 @@ class Trainer:
 
 
 class Window:
-    """What the steps since the last report add up to."""
+    """What the steps since the last report add up to; validations and checkpoints take none of its time."""
 
-    def __init__(self, step: int) -> None:
-        self.begin(step, 0.0)
+    def __init__(self, progress: Progress) -> None:
+        self.begin(progress, 0.0)
 
-    def begin(self, step: int, waited: float) -> None:
-        self.first, self.started, self.waited = step, time.perf_counter(), waited
+    def begin(self, progress: Progress, waited: float) -> None:
+        self.first, self.started, self.waited = progress.step, progress.seconds, waited
         self.loss = self.nll = self.tokens = self.norm = 0.0
 
     def add(self, loss: float, nll: float, tokens: float, norm: float) -> None:
         self.loss, self.nll, self.tokens, self.norm = self.loss + loss, self.nll + nll, self.tokens + tokens, norm
 
-    def close(self, step: int, data: Prefetch[Any]) -> dict[str, float]:
-        """The window's means; a new one begins."""
-        seconds = max(1e-9, time.perf_counter() - self.started)
+    def close(self, progress: Progress, waited: float) -> dict[str, float]:
+        """The window's means (not a number when every step was skipped); a new one begins."""
+        seconds = max(1e-9, progress.seconds - self.started)
         values = {
-            "loss": self.loss / max(1.0, self.tokens),
-            "nll": self.nll / max(1.0, self.tokens),
+            "loss": self.loss / self.tokens if self.tokens else math.nan,
+            "nll": self.nll / self.tokens if self.tokens else math.nan,
             "gradient_norm": self.norm,
             "tokens_per_second": self.tokens / seconds,
-            "seconds_per_step": seconds / max(1, step - self.first),
-            "waiting_for_data": (data.waited - self.waited) / seconds,
+            "seconds_per_step": seconds / max(1, progress.step - self.first),
+            "waiting_for_data": (waited - self.waited) / seconds,
         }
-        self.begin(step, data.waited)
+        self.begin(progress, waited)
         return values

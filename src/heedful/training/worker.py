@@ -1,4 +1,4 @@
-"""The program of a worker process: `python -m heedful.training.worker RUN RANK WORLD PORT`."""
+"""The program of a worker process: `python -m heedful.training.worker RUN RANK WORLD PORT DEVICE`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from heedful.training.run import work
 
 def main() -> int:
     """Join the leader, train, leave."""
-    run, rank, world, port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    run, device = Path(sys.argv[1]), sys.argv[5]
+    rank, world, port = map(int, sys.argv[2:5])
     try:
         with as_worker(rank, world, port) as processes:
-            work(run, processes)
+            work(run, processes, device)
     except HeedfulError as error:
         print(error, file=sys.stderr)
         return 1
