@@ -51,7 +51,7 @@ class MetricsLog:
             name: value for name, value in entry.items() if isinstance(value, int | float) and name not in ("step", "time")
         }
         values = [Summary.Value(tag=f"{entry['kind']}/{name}", simple_value=value) for name, value in numbers.items()]
-        self.events.write_event(Event(wall_time=entry["time"], step=entry["step"], summary=Summary(value=values)))
+        self.events.write_event(Event(wall_time=entry.get("time", 0.0), step=entry["step"], summary=Summary(value=values)))
 
     def close(self) -> None:
         self.file.close()
