@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,18 @@ def test_the_report_stands_alone_and_shows_attention(trained: Path) -> None:
     )
     for row in data["cross"]["layers"][1][0]:
         assert sum(row) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+def test_a_browser_draws_the_report(trained: Path, tmp_path: Path) -> None:
+    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    page = (trained / "report.html").absolute().as_uri()
+    shown = subprocess.run(
+        ["chromium", *quiet, f"--user-data-dir={tmp_path}", "--dump-dom", page], capture_output=True, text=True, timeout=60
+    ).stdout
+    assert shown.count("<figure>") == 2 * 4  # layers × heads
+    assert "layer 2, head 4" in shown
+    assert shown.count("<polyline") == 6  # loss twice, three scores, speed
 
 
 def first_losses(recipe_overrides: list[str], run: Path, heedful: Command, launcher: list[str] | None = None) -> list[float]:
