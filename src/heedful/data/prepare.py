@@ -59,13 +59,12 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
     manifest_path = folder / "manifest.json"
     old = json.loads(manifest_path.read_text(encoding="utf-8")) if manifest_path.exists() else None
     inputs = {str(path): _fingerprint(path, (old or {}).get("inputs", {}).get(str(path))) for path in paths}
-    if old is not None:
-        changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"].get(path, {}).get("hash")]
+    if old is not None and old["settings"] == settings:
+        changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"][path]["hash"]]
         if changed:
             raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new text")
-        if old["settings"] == settings:
-            reporter.say(f"data: {old['pairs']:,} pairs, as prepared before")
-            return
+        reporter.say(f"data: {old['pairs']:,} pairs, as prepared before")
+        return
     temporary = folder.with_name(folder.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
