@@ -61,7 +61,7 @@ def measure_heedful(arguments: argparse.Namespace, data: Path, run: Path) -> dic
     rows: list[dict[str, Any]] = []
     while len(rows) < wanted and process.poll() is None:
         time.sleep(0.2)
-        peak = max(peak, memory_of_session(process.pid))
+        peak = max(peak, memory_with_children(process.pid))
         rows = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -71,12 +71,13 @@ def measure_heedful(arguments: argparse.Namespace, data: Path, run: Path) -> dic
     return {"tokens_per_second": statistics.median(rates), "megabytes": peak / 1e6}
 
 
-def memory_of_session(session: int) -> int:
-    """Bytes resident in all processes of a session, shared pages counted once a process."""
+def memory_with_children(pid: int) -> int:
+    """Bytes resident in a process and the workers it started, shared pages counted once a process."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if int((folder / "stat").read_text().rsplit(")", 1)[1].split()[3]) == session:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if pid in (int(folder.name), parent):
                 total += int((folder / "statm").read_text().split()[1]) * resource.getpagesize()
         except (OSError, IndexError):
             continue
