@@ -12,7 +12,7 @@ help:
 .venv/base: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; a few minutes with a slow network)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
 	@touch $@
 
 .venv/dev: .venv/base

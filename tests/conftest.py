@@ -1,18 +1,30 @@
-"""What tests share: one thread each, a small parallel corpus, and whole commands."""
+"""What tests share: one thread each, a small corpus for every job, models trained on them, and whole commands."""
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from heedful.recipes import Recipe, load_recipe
+
 WORDS = "zero one two three four five six seven eight nine".split()
+THINGS = "sun rain wind snow cloud river stone tree".split()
+MONTHS = "January March May July October".split()
+CITIES = "Paris Rome Oslo Lima Cairo Delhi Quito Tunis Minsk Sofia".split()
+TASKS = (
+    "translation", "summarization", "language-model", "bert-pretraining", "classification", "tagging", "question-answering",
+    "image-classification",
+)  # fmt: skip
+LONGER = ["tokenizer.kind=char", "training.steps=40", "training.validate_every=40", "decoding.max_extra=20"]
 Command = Callable[..., subprocess.CompletedProcess[str]]
+Trained = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,6 +41,128 @@ def write_pairs(folder: Path, count: int, seed: int = 0) -> tuple[Path, Path]:
     source.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
     target.write_text("".join(" ".join(WORDS[d] for d in reversed(row)) + "\n" for row in rows), encoding="utf-8")
     return source, target
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """`the sun is over 7 rivers and stones .` and the like, of different lengths, no two of them equal."""
+    chance = random.Random(seed)
+    rows = [chance.choices(THINGS, k=chance.randint(2, 5)) for _ in range(count)]
+    return [
+        f"the {first} is over {number} {' and '.join(f'{thing}s' for thing in rest)} ."
+        for number, (first, *rest) in enumerate(rows)
+    ]
+
+
+def tagged_dates(count: int, seed: int = 0) -> Iterator[tuple[list[str], list[str]]]:
+    """Words and tags of dates: `on 7 May 1984 .`"""
+    chance = random.Random(seed)
+    for _ in range(count):
+        date = [str(chance.randint(1, 28)), chance.choice(MONTHS), str(chance.randint(1900, 2030))]
+        yield ["on", *date, "."], ["O", "B-DAY", "B-MONTH", "B-YEAR", "O"]
+
+
+def squad(count: int, seed: int = 0) -> dict[str, object]:
+    """Questions on who lives where, each with its passage."""
+    chance = random.Random(seed)
+    paragraphs = []
+    for number in range(count):
+        homes = chance.sample(CITIES, 3)
+        context = " ".join(f"Person {number}{letter} lives in {home}." for letter, home in zip("abc", homes, strict=True))
+        answer = {"text": homes[1], "answer_start": context.index(homes[1])}
+        question = {"id": str(number), "question": f"Where does person {number}b live?", "answers": [answer]}
+        paragraphs.append({"context": context, "qas": [question]})
+    return {"version": "1.1", "data": [{"title": "homes", "paragraphs": paragraphs}]}
+
+
+def write_images(folder: Path, count: int, seed: int = 0) -> Path:
+    """Grey images of 8×8 whose upper or lower half is bright, `count` of each."""
+    from PIL import Image
+
+    chance = random.Random(seed)
+    for name, bright in (("lower", range(4, 8)), ("upper", range(4))):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            values = [chance.randint(150, 255) if row in bright else chance.randint(0, 99) for row in range(8) for _ in range(8)]
+            image = Image.new("L", (8, 8))
+            image.putdata(values)
+            image.save(folder / name / f"{number}.png")
+    return folder
+
+
+NAMES = {
+    "language-model": "text.txt", "bert-pretraining": "documents.txt", "classification": "labelled.tsv",
+    "summarization": "summaries.jsonl", "tagging": "dates.conll", "question-answering": "squad.json",
+}  # fmt: skip
+
+
+def write_examples(task: str, folder: Path, count: int = 60, seed: int = 0) -> Path:
+    """Data of a job, in the format a user brings it in: a file, or a folder of images. For translation see `write_pairs`."""
+    if task == "image-classification":
+        return write_images(folder / f"images-{seed}", count // 2, seed)
+    path = folder / f"{seed}-{NAMES[task]}"
+    path.write_text(_text_of(task, count, seed), encoding="utf-8")
+    return path
+
+
+def _text_of(task: str, count: int, seed: int) -> str:
+    """What a file of `count` examples holds."""
+    lines = sentences(6 * count, seed)
+    if task == "language-model":
+        return "".join(f"{line}\n" for line in lines)
+    if task == "bert-pretraining":  # six sentences a document
+        return "\n\n".join("\n".join(lines[start : start + 6]) for start in range(0, len(lines), 6)) + "\n"
+    if task == "classification":
+        return "".join(f"{line}\t{line.split()[1]}\n" for line in lines[:count])
+    if task == "summarization":
+        documents = [f"{lines[number]} {lines[count + number]}" for number in range(count)]
+        return "".join(json.dumps({"document": text, "summary": text.split()[1]}) + "\n" for text in documents)
+    if task == "tagging":
+        dates = tagged_dates(count, seed)
+        return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in zip(*date, strict=True)) for date in dates)
+    return json.dumps(squad(count, seed))
+
+
+def small_recipe(task: str, folder: Path, *overrides: str) -> Recipe:
+    """A recipe of a job on a small corpus written into `folder`, with a model that trains in a second."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if task == "translation":
+        source, target = write_pairs(folder, 120)
+        data = [f"data.source={source}", f"data.target={target}"]
+    else:
+        data = [f"data.train={write_examples(task, folder)}"]
+    small = [
+        "model.layers=1", "model.d_model=16", "model.d_ff=32", "model.heads=2", "model.dropout=0", "tokenizer.size=300",
+        "training.steps=6", "training.warmup=2", "training.learning_rate=0.01", "training.batch_tokens=300",
+        "training.validate_every=3", "training.checkpoint_every=3", "training.log_every=3", "training.workers=1",
+        "training.batch_examples=0",
+    ]  # fmt: skip
+    own = {
+        "translation": LONGER,
+        "summarization": LONGER,
+        "language-model": ["model.context=16"],
+        "bert-pretraining": ["data.max_length=40", "model.max_positions=40"],
+        "tagging": ["data.max_length=32", "model.max_positions=32"],
+        "question-answering": ["data.max_length=48", "data.stride=12", "model.max_positions=48"],
+        "image-classification": ["data.crop=0"],
+    }.get(task, [])
+    return load_recipe(task, [*data, *small, *own, *overrides])
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """The run directory of a small model of a job, trained when it is first asked for."""
+    from heedful.training.run import train
+    from heedful.training.screen import Silence
+
+    folder = tmp_path_factory.mktemp("jobs")
+
+    def run(task: str) -> Path:
+        found = folder / "runs" / task
+        if not found.exists():
+            train(small_recipe(task, folder / task), found, Silence())
+        return found
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,8 @@ from heedful.data.batches import (
 from heedful.data.corpus import Drops
 from heedful.data.prepare import load_prepared, prepare
 from heedful.data.store import ParallelStore, write_store
-from heedful.recipes import DataSettings, TokenizerSettings
+from heedful.recipes import TokenizerSettings
+from heedful.recipes.jobs import PairSettings
 from heedful.text import Tokenizer
 from heedful.training.screen import Silence
 
@@ -38,9 +39,9 @@ SPECIAL = SpecialIds(source_pad=0, source_eos=1, target_pad=2, target_bos=3, tar
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=60)
 
 
-def plan(lengths: list[tuple[int, int]], batch_tokens: int, seed: int = 1, epoch: int = 0) -> list[list[int]]:
+def plan(lengths: list[tuple[int, int]], batch_tokens: int, seed: int = 1, epoch: int = 0, most: int = 0) -> list[list[int]]:
     sources, targets = (np.array(side, dtype=np.int32) for side in zip(*lengths, strict=True))
-    return [batch.tolist() for batch in plan_epoch(sources, targets, batch_tokens, seed, epoch)]
+    return [batch.tolist() for batch in plan_epoch(sources, targets, batch_tokens, seed, epoch, most)]
 
 
 def rows(*lengths: int) -> list[NDArray[np.uint32]]:
@@ -92,6 +93,16 @@ def test_only_a_single_pair_may_exceed_the_budget(lengths: list[tuple[int, int]]
     for batch in plan(lengths, batch_tokens, seed):
         widest = max(max(lengths[index]) for index in batch) + 1
         assert len(batch) == 1 or widest * len(batch) <= batch_tokens
+
+
+@settings(deadline=None)
+@given(lengths=LENGTHS, batch_tokens=st.integers(1, 200), most=st.integers(1, 9))
+def test_a_batch_has_no_more_pairs_than_allowed_and_none_is_lost(
+    lengths: list[tuple[int, int]], batch_tokens: int, most: int
+) -> None:
+    batches = plan(lengths, batch_tokens, most=most)
+    assert all(1 <= len(batch) <= most for batch in batches)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
 
 
 @settings(deadline=None)
@@ -261,7 +272,7 @@ def test_padding_of_real_text_is_under_a_tenth(tmp_path: Path) -> None:
     text = Path(shared) / "multi30k" / "raw"
     if not text.is_dir():
         pytest.skip(f"there is no Multi30k in {text}; set HEEDFUL_DATA to the folder that holds multi30k")
-    data = DataSettings(
+    data = PairSettings(
         source=str(text / "train.de.gz"),
         target=str(text / "train.en.gz"),
         valid_source=str(text / "val.de.gz"),

@@ -160,7 +160,7 @@ def test_control_characters_drop_the_pair_and_are_counted(layout: str, character
     assert found == [("a", "b"), ("f", "g")]
     assert drops.counts == {"with control characters": 2}
     assert "line 2" in drops.describe()
-    assert drops.describe().startswith("2 pairs dropped: 2 with control characters")
+    assert drops.describe().startswith("2 dropped: 2 with control characters")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -176,7 +176,7 @@ def test_a_table_row_with_another_number_of_columns_is_dropped_and_counted(tmp_p
     path = write(tmp_path / "pairs.tsv", b"a\tb\nonly one\nc\td\te\n\nf\tg\n")
     found, drops = read(ParallelFiles(path))
     assert found == [("a", "b"), ("f", "g")]
-    assert drops.describe() == "3 pairs dropped: 3 with a number of columns other than 2 (first: pairs.tsv line 2)"
+    assert drops.describe() == "3 dropped: 3 with a number of columns other than 2 (first: pairs.tsv line 2)"
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_taken_off(tmp_path: Path) -> None:

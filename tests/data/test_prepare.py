@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from heedful.data.corpus import Pair
 from heedful.data.prepare import Prepared, load_prepared, prepare
 from heedful.errors import HeedfulError, UsageError
-from heedful.recipes import DataSettings, TokenizerSettings
+from heedful.recipes import TokenizerSettings
+from heedful.recipes.jobs import PairSettings
 from heedful.text import Tokenizer
 
 ARRAYS = ("source.ids.npy", "source.lengths.npy", "target.ids.npy", "target.lengths.npy")
@@ -52,7 +53,7 @@ def make(folder: Path, corpus: list[Pair] | None = None, notes: Notes | None = N
     if corpus is not None:
         write_pairs(folder / "pairs.tsv", corpus)
     tokenizer = TokenizerSettings(**{"kind": "byte", **changes.pop("tokenizer", {})})
-    data = DataSettings(**{"source": str(folder / "pairs.tsv"), **changes})
+    data = PairSettings(**{"source": str(folder / "pairs.tsv"), **changes})
     prepare(data, tokenizer, seed, folder / "data", notes or Notes())
     return load_prepared(folder / "data")
 
@@ -203,7 +204,7 @@ def test_one_source_is_too_few_to_hold_one_out(pairs: list[Pair], tmp_path: Path
 
 def test_nothing_usable_says_why(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("one column\n\tempty\n", encoding="utf-8")
-    with pytest.raises(HeedfulError, match=r"no usable pair in .*pairs\.tsv: 2 pairs dropped: .*columns.*line 1.*empty.*line 2"):
+    with pytest.raises(HeedfulError, match=r"no usable pair in .*pairs\.tsv: 2 dropped: .*columns.*line 1.*empty.*line 2"):
         make(tmp_path)
     valid = write_pairs(tmp_path / "valid.tsv", NUMBERED)
     with pytest.raises(HeedfulError, match=r"no usable pair in .*pairs\.tsv"):
@@ -211,7 +212,7 @@ def test_nothing_usable_says_why(tmp_path: Path) -> None:
 
 
 def test_nothing_short_enough_says_why(tmp_path: Path) -> None:
-    with pytest.raises(HeedfulError, match="no pair is left to train on: 180 pairs dropped: 180 longer than 3 tokens"):
+    with pytest.raises(HeedfulError, match="no pair is left to train on: 180 dropped: 180 longer than 3 tokens"):
         make(tmp_path, NUMBERED, max_length=3)
 
 
@@ -227,7 +228,7 @@ def test_validation_and_test_files_are_used_as_they_are(tmp_path: Path) -> None:
 
 def test_a_validation_file_without_a_usable_pair_is_named(tmp_path: Path) -> None:
     valid = write_pairs(tmp_path / "valid.tsv", [("", "empty")])
-    with pytest.raises(HeedfulError, match=r"no usable pair in .*valid\.tsv: 1 pairs dropped"):
+    with pytest.raises(HeedfulError, match=r"no usable pair in .*valid\.tsv: 1 dropped"):
         make(tmp_path, NUMBERED, valid_source=str(valid))
     with pytest.raises(HeedfulError, match=r"there is no file .*absent\.tsv"):
         make(tmp_path, valid_source=str(tmp_path / "absent.tsv"))
@@ -236,7 +237,7 @@ def test_a_validation_file_without_a_usable_pair_is_named(tmp_path: Path) -> Non
 def test_what_was_dropped_is_told_and_remembered(tmp_path: Path) -> None:
     notes = Notes()
     make(tmp_path, [*NUMBERED, ("", "x"), ("y\x07", "z"), ("long" * 20, "w")], notes, max_length=40)
-    assert notes.said[1].startswith("data: 3 pairs dropped: ")
+    assert notes.said[1].startswith("data: 3 dropped: ")
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["dropped"] == {"empty": 1, "with control characters": 1, "longer than 40 tokens": 1}
 

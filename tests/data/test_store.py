@@ -67,7 +67,15 @@ def test_pairs_too_long_on_either_side_are_dropped_and_counted(
 
 def test_the_first_pair_that_is_too_long_is_named(tmp_path: Path) -> None:
     _, drops, _ = store_of(tmp_path, [("ab", "c"), ("abcdef", "d"), ("a", "abcdefg")], 5)
-    assert drops.describe() == "2 pairs dropped: 2 longer than 5 tokens (first: the one that begins “abcdef”)"
+    assert drops.describe() == "2 dropped: 2 longer than 5 tokens (first: the one that begins “abcdef”)"
+
+
+def test_a_source_that_is_too_long_is_cut_where_that_is_asked_but_a_target_never(tmp_path: Path) -> None:
+    drops = Drops()
+    pairs = [("abcdefgh", "ok"), ("abc", "too long a target"), ("xyz", "12345")]
+    assert write_store(tmp_path, pairs, BYTES, BYTES, 5, drops, lambda more: None, cut=True) == 2
+    assert texts_of(ParallelStore(tmp_path)) == [("abcde", "ok"), ("xyz", "12345")]
+    assert drops.counts == {"longer than 5 tokens": 1}
 
 
 def test_more_pairs_than_one_round_of_tokenising_keep_their_order(tmp_path: Path) -> None:

@@ -1,49 +1,131 @@
-"""Attention maps are the weights the model really used."""
+"""Attention maps are the weights the model really used, of every kind of model."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from heedful.decoding.translator import Translator
-from heedful.explain.maps import attention_maps
-from heedful.explain.report import curve, round_ticks
+from conftest import TASKS, Trained, small_recipe
+from heedful.data.corpus import Drops
+from heedful.explain.maps import AttentionMap, attention_maps
+from heedful.explain.report import LONGEST, curve, middling, round_ticks
+from heedful.models.recurrent import Recurrent, RecurrentConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.pipelines import load_pipeline
+from heedful.pipelines.classifier import Classifier
+from heedful.pipelines.translator import Translator
 from heedful.text import Tokenizer
+
+CHARACTERS = Tokenizer.train("char", ["ein mann und ein hund"], 40)
 
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     torch.manual_seed(0)
-    tokenizer = Tokenizer.train("char", ["ein mann und ein hund"], 40)
-    config = Seq2SeqConfig(tokenizer.size, tokenizer.size, layers=3, decoder_layers=2, d_model=16, d_ff=16, heads=4)
-    return Translator(Seq2Seq(config).eval(), tokenizer, tokenizer, beam=2, max_extra=3)
+    config = Seq2SeqConfig(CHARACTERS.size, CHARACTERS.size, layers=3, decoder_layers=2, d_model=16, d_ff=16, heads=4)
+    return Translator(Seq2Seq(config).eval(), CHARACTERS, CHARACTERS, beam=2, max_extra=3)
 
 
-def test_every_layer_and_head_is_there_with_rows_that_sum_to_one(translator: Translator) -> None:
-    maps = attention_maps(translator, "ein hund")
-    source, target = len("ein hund") + 1, len(maps.outputs)
-    assert maps.source == [*"ein hund", "⟨end⟩"]
-    assert (maps.inputs[0], maps.outputs[-1]) == ("⟨begin⟩", "⟨end⟩")
-    assert maps.inputs[1:] == maps.outputs[:-1]
-    assert [w.shape for w in maps.encoder] == [(4, source, source)] * 3
-    assert [w.shape for w in maps.decoder] == [(4, target, target)] * 2
-    assert [w.shape for w in maps.cross] == [(4, target, source)] * 2
-    for weights in [*maps.encoder, *maps.decoder, *maps.cross]:
+def check(one: AttentionMap, layers: int, heads: int) -> None:
+    """Every layer and head has a row a query, a column a key, and rows that sum to one."""
+    assert [weights.shape for weights in one.layers] == [(heads, len(one.rows), len(one.columns))] * layers
+    for weights in one.layers:
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
 
+def test_every_layer_and_head_is_there_with_rows_that_sum_to_one(translator: Translator) -> None:
+    maps = attention_maps(translator, ("ein hund", "a dog"))
+    source = [*"ein hund", "⟨end⟩"]
+    assert maps.keys() == {"cross", "encoder", "decoder"}
+    assert (maps["encoder"].rows, maps["encoder"].columns, maps["cross"].columns) == (source, source, source)
+    inputs, outputs = maps["decoder"].rows, maps["cross"].rows
+    assert maps["decoder"].columns == inputs
+    assert (inputs[0], outputs[-1]) == ("⟨begin⟩", "⟨end⟩")
+    assert inputs[1:] == outputs[:-1]
+    check(maps["encoder"], 3, 4)
+    check(maps["decoder"], 2, 4)
+    check(maps["cross"], 2, 4)
+
+
 def test_the_decoder_never_looks_ahead(translator: Translator) -> None:
-    for weights in attention_maps(translator, "ein mann").decoder:
+    for weights in attention_maps(translator, ("ein mann", ""))["decoder"].layers:
         assert not np.triu(weights, k=1).any()
 
 
 def test_looking_leaves_the_model_as_it_was(translator: Translator) -> None:
     before = translator.translate(["ein mann"])
-    attention_maps(translator, "ein mann")
+    attention_maps(translator, ("ein mann", ""))
     assert translator.translate(["ein mann"]) == before
     assert all(getattr(module, "weights", None) is None for module in translator.model.modules())
+
+
+@pytest.mark.parametrize("attention", ["none", "additive"])
+def test_a_recurrent_translator_has_the_map_of_its_attention_if_it_has_one(attention: str) -> None:
+    torch.manual_seed(0)
+    config = RecurrentConfig(CHARACTERS.size, CHARACTERS.size, d_model=16, attention=attention)
+    model: Any = Recurrent(config).eval()
+    maps = attention_maps(Translator(model, CHARACTERS, CHARACTERS, max_extra=3), ("ein hund", ""))
+    assert list(maps) == ([] if attention == "none" else ["cross"])
+    for one in maps.values():
+        assert one.columns == [*"ein hund", "⟨end⟩"]
+        check(one, 1, 1)
+
+
+def examples_of(task: str, run: Path, folder: Path) -> list[Any]:
+    """Validation examples of a trained job as its `predict` takes them."""
+    if task == "image-classification":
+        pipeline = load_pipeline(run)
+        return list(pipeline.examples_of(Path(small_recipe(task, folder).data.train), Drops()))
+    from heedful.recipes import load_recipe
+    from heedful.tasks import task_class
+
+    return list(task_class(task)(load_recipe(str(run / "recipe.toml")), run / "data").valid)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_job_shows_where_its_model_looked(task: str, trained: Trained, tmp_path: Path) -> None:
+    pipeline = load_pipeline(trained(task))
+    maps = attention_maps(pipeline, examples_of(task, trained(task), tmp_path)[0])
+    assert maps
+    for one in maps.values():
+        check(one, 1, pipeline.model.config.heads)
+        assert one.about
+    if task == "language-model":
+        assert maps["decoder"].rows[0] == "⟨end⟩"
+        assert not np.triu(maps["decoder"].layers[0], k=1).any()
+    elif task == "image-classification":
+        assert maps["encoder"].rows[:6] == ["[CLS]", "1,1", "1,2", "1,3", "1,4", "2,1"]
+        assert len(maps["encoder"].rows) == 1 + 16
+    elif "encoder" in maps and "cross" not in maps:
+        assert (maps["encoder"].rows[0], maps["encoder"].rows[-1]) == ("[CLS]", "[SEP]")
+        texts = 2 if task in ("question-answering", "bert-pretraining") else 1
+        assert maps["encoder"].rows.count("[SEP]") == texts
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_report_of_every_job_stands_alone(task: str, trained: Trained) -> None:
+    page = (trained(task) / "report.html").read_text(encoding="utf-8")
+    assert "{{" not in page
+    data = json.loads(page.split("const data = ")[1].split(";\n")[0])
+    assert data
+    assert all(len(one["rows"]) <= LONGEST for one in data.values())
+    assert page.count("<svg") >= 2
+    results = json.loads((trained(task) / "results.json").read_text(encoding="utf-8"))
+    assert results["samples"]
+    assert page.count('<td dir="auto">') == 3 * len(results["samples"])
+
+
+def test_the_example_that_is_drawn_is_neither_the_shortest_nor_the_longest(trained: Trained) -> None:
+    pipeline = load_pipeline(trained("classification"))
+    assert isinstance(pipeline, Classifier)
+    texts = ["sun", "the sun is over", "the rain is over 7 stones . " * 40]
+    drawn = middling(pipeline, [(text, "sun") for text in texts])["encoder"]
+    assert len(drawn.rows) == len("the sun is over") + 2
 
 
 @pytest.mark.parametrize("highest", [0.0, 0.003, 0.7, 1.0, 3.44, 99.9, 100.0, 15_012.0, 2e6])

@@ -1,13 +1,15 @@
-"""Every row of the paper's Table 3 as a preset, with its settings and its number of parameters."""
+"""Every row of the paper's Table 3 as a preset, and the sizes of other models, with their numbers of parameters."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from heedful.errors import UsageError
+from heedful.models import build_model, config_class
 from heedful.models.presets import PRESETS, find_preset
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.recipes import Recipe, model_settings, resolve
@@ -93,15 +95,69 @@ def test_parameter_counts_are_those_of_the_paper(name: str) -> None:
     assert counted == pytest.approx(expected * 1e6, rel=0.03)
 
 
-def test_presets_are_the_table_and_tiny() -> None:
-    assert set(PRESETS) == {*TABLE_3, "tiny"}
+PUBLISHED = {  # with 50,257 tokens, 30,522 tokens, and 1000 classes
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "bert-base": 109_482_240,
+    "bert-large": 335_141_888,
+    "vit-tiny": 5_717_416,
+    "vit-small": 22_050_664,
+    "vit-base": 86_567_656,
+    "vit-large": 304_326_632,
+}
+# Google's table of small BERTs, in millions: with what pre-training needs on top.
+SMALL_BERTS = {"bert-tiny": 4.4, "bert-mini": 11.3, "bert-small": 29.1, "bert-medium": 41.7}
+FIRST = {"gpt": {"vocab": 50_257}, "bert": {"vocab": 30_522}, "vit": {"classes": 1000}}
+
+
+def count(name: str, **more: Any) -> int:
+    """Parameters of a preset, without making them."""
+    preset = PRESETS[name]
+    with torch.device("meta"):
+        model = build_model(config_class(preset.kind)(**FIRST[preset.kind], **preset.model, **more))
+    return sum(model.parameters_by_part().values())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_have_their_published_number_of_parameters(name: str) -> None:
+    assert count(name) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", SMALL_BERTS)
+def test_small_berts_have_the_size_google_gives(name: str) -> None:
+    assert count(name, head="pretraining") / 1e6 == pytest.approx(SMALL_BERTS[name], abs=0.051)
+
+
+@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if preset.kind in FIRST and preset.parameters])
+def test_a_preset_states_its_number_of_parameters(name: str) -> None:
+    assert count(name) / 1e6 == pytest.approx(PRESETS[name].parameters, abs=0.051)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_naming_a_preset_replaces_the_whole_shape(name: str) -> None:
+    shape = {"layers", "d_model", "d_ff", "heads", "context", "image_size", "channels", "patch", "cell", "bidirectional"}
+    known = {field.name for field in fields(config_class(PRESETS[name].kind))}
+    assert shape & known <= set(PRESETS[name].model) <= known
+
+
+def test_presets_for_an_ordinary_computer() -> None:
+    assert PRESETS["gpt-mini"].model == {"layers": 4, "d_model": 128, "d_ff": 512, "heads": 4, "context": 128}
+    assert count("gpt-mini") < 8e6
+    model = build_model(config_class("vit")(classes=10, **PRESETS["vit-digits"].model))
+    assert model(torch.rand(3, 1, 8, 8)).shape == (3, 10)
+
+
+def test_translation_presets_are_the_table_and_tiny() -> None:
+    assert {name for name, preset in PRESETS.items() if preset.kind == "seq2seq"} == {*TABLE_3, "tiny"}
     config = settle("tiny")[1].config
     assert (config.layers, config.d_model, config.d_ff, config.heads) == (4, 128, 256, 4)
 
 
 def test_one_row_is_never_changed_by_another() -> None:
     before = {name: (dict(preset.model), dict(preset.training)) for name, preset in PRESETS.items()}
-    for name in PRESETS:
+    for name in (*TABLE_3, "tiny"):
         resolve({"model": {"preset": name}}, ["training.steps=7", "model.layers=1"])
     assert {name: (preset.model, preset.training) for name, preset in PRESETS.items()} == before
 

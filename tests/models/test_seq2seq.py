@@ -251,7 +251,7 @@ def test_key_and_value_widths_are_free_of_d_model_and_heads() -> None:
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
         ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1, not -0.1"),
         ({"norm": "middle"}, "norm must be one of post, pre, not 'middle'"),
-        ({"activation": "swish"}, "activation must be one of relu, gelu, not 'swish'"),
+        ({"activation": "swish"}, "activation must be one of relu, gelu, gelu-tanh, silu, not 'swish'"),
         ({"positions": "sinus"}, "positions must be one of sinusoidal, learned, linear-bias, relative, rotary, none"),
         ({"reads": "first"}, "reads must be one of last, layerwise, mix, not 'first'"),
         ({"tie": "source"}, "tie must be one of all, target, none, not 'source'"),

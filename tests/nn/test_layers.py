@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from heedful.nn.attention import MultiHeadAttention
+from heedful.nn.attention import KeyValueCache, MultiHeadAttention
 from heedful.nn.feedforward import FeedForward
-from heedful.nn.layers import DecoderLayer, Encoder, EncoderLayer, LayerMix
+from heedful.nn.layers import DecoderLayer, Encoder, EncoderLayer, LayerMix, build_encoder
 from heedful.nn.masks import causal_mask, over_keys, padding_mask
 from heedful.nn.residual import Dropout, Residual
 
@@ -45,6 +45,14 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
     theirs.out_proj.load_state_dict(ours.project_out.state_dict())
 
 
+def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> None:
+    copy_attention(ours.self_attention, theirs.self_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.project_in.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.project_out.state_dict())
+    theirs.norm1.load_state_dict(ours.around_self.norm.state_dict())
+    theirs.norm2.load_state_dict(ours.around_feed.norm.state_dict())
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("padded", [False, True])
@@ -53,12 +61,7 @@ def test_an_encoder_layer_equals_pytorchs(norm: str, activation: str, padded: bo
     ours = encoder_layer(norm, activation)
     shake(ours)
     theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=norm == "pre")
-    copy_attention(ours.self_attention, theirs.self_attn)
-    theirs.linear1.load_state_dict(ours.feed_forward.project_in.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.project_out.state_dict())
-    theirs.norm1.load_state_dict(ours.around_self.norm.state_dict())
-    theirs.norm2.load_state_dict(ours.around_feed.norm.state_dict())
-
+    copy_encoder_layer(ours, theirs)
     x = torch.randn(3, 7, D)
     mask = padding_mask(torch.tensor([7, 4, 2])) if padded else None
     expected = theirs(x, src_key_padding_mask=None if mask is None else ~mask)
@@ -107,6 +110,51 @@ def test_the_last_of_all_layers_is_what_the_encoder_returns(norm: str) -> None:
     for output in outputs:
         assert torch.allclose(output.mean(-1), torch.zeros(2, 5), atol=1e-5)
         assert torch.allclose(output.var(-1, correction=0), torch.ones(2, 5), atol=1e-2)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_causal_encoder_layer_equals_pytorchs(norm: str, padded: bool) -> None:
+    torch.manual_seed(0)
+    ours = encoder_layer(norm)
+    shake(ours)
+    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre")
+    copy_encoder_layer(ours, theirs)
+    x = torch.randn(3, 7, D)
+    mask = padding_mask(torch.tensor([7, 4, 2])) if padded else None
+    expected = theirs(x, src_mask=~causal_mask(7), src_key_padding_mask=None if mask is None else ~mask)
+    assert torch.allclose(ours(x, over_keys(mask), causal=True), expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("parts", [[7], [1] * 7, [3, 1, 3], [2, 5]])
+def test_a_causal_encoder_with_caches_goes_on_where_it_stopped(parts: list[int]) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder([encoder_layer("pre") for _ in range(2)], nn.LayerNorm(D))
+    x = torch.randn(3, 7, D)
+    caches = [KeyValueCache() for _ in encoder.layers]
+    pieces = [encoder(part, causal=True, caches=caches) for part in x.split(parts, dim=1)]
+    assert torch.allclose(torch.cat(pieces, dim=1), encoder(x, causal=True), atol=TOLERANCE, rtol=0)
+    assert [cache.length for cache in caches] == [7, 7]
+
+
+@pytest.mark.parametrize(("norm", "norms"), [("post", 4), ("pre", 5)])
+def test_every_norm_of_an_encoder_has_the_epsilon_asked_for(norm: str, norms: int) -> None:
+    encoder = build_encoder(2, D, F, H, dropout=0.1, attention_dropout=0.2, activation="gelu", norm=norm, epsilon=1e-12)
+    epsilons = [module.eps for module in encoder.modules() if isinstance(module, nn.LayerNorm)]
+    assert epsilons == [1e-12] * norms
+    assert [module.dropout for module in encoder.modules() if isinstance(module, MultiHeadAttention)] == [0.2] * 2
+
+
+@pytest.mark.parametrize(
+    ("activation", "reference"),
+    [("relu", nn.ReLU()), ("gelu", nn.GELU()), ("gelu-tanh", nn.GELU(approximate="tanh")), ("silu", nn.SiLU())],
+)
+def test_a_feed_forward_network_is_two_linear_maps_around_its_activation(activation: str, reference: nn.Module) -> None:
+    torch.manual_seed(0)
+    feed = FeedForward(D, F, activation)
+    shake(feed)
+    x = torch.randn(3, 7, D)
+    assert torch.equal(feed(x), feed.project_out(reference(feed.project_in(x))))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.2, 0.3, 0.5, 0.9])

@@ -66,6 +66,21 @@ def test_a_shared_matrix_gets_the_gradients_of_both_its_uses() -> None:
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_without_a_bias_value_and_gradients_equal_pytorchs(smoothing: float) -> None:
+    states, weight, _, targets = problem(CHUNK + 5)
+    total, plain = label_smoothed_loss(states, weight, None, targets, smoothing)
+    expected = F.cross_entropy(states @ weight.T, targets, reduction="sum", label_smoothing=smoothing)
+    assert total.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert plain.item() == pytest.approx(F.cross_entropy(states @ weight.T, targets, reduction="sum").item(), rel=1e-5)
+    ours = torch.autograd.grad(7 * total, [states, weight])
+    theirs = torch.autograd.grad(7 * expected, [states, weight])
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        assert label_smoothed_loss(states, weight, None, targets, smoothing)[0].item() == total.item()
+
+
 def test_large_logits_stay_finite() -> None:
     states, weight, bias, targets = problem(20, torch.float32)
     total, plain = label_smoothed_loss(states * 1000, weight, bias, targets, 0.1)

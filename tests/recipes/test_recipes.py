@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.models import config_class
 from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import (
-    DataSettings,
     DecodingSettings,
     Recipe,
     TokenizerSettings,
@@ -23,6 +23,9 @@ from heedful.recipes import (
     resolve,
     shipped_recipes,
 )
+from heedful.recipes.jobs import JOBS, PairSettings
+
+OF_PAIRS = sorted(name for name, preset in PRESETS.items() if preset.kind in JOBS["translation"].kinds)
 
 
 def written_and_read(recipe: Recipe, folder: Path) -> Recipe:
@@ -41,8 +44,11 @@ def usage_error(name: str, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_dates_and_translation_are_shipped() -> None:
-    assert {"dates", "translation"} <= set(shipped_recipes())
+def test_a_recipe_of_every_job_is_shipped_under_its_name_and_dates_beside_them() -> None:
+    assert set(shipped_recipes()) == {*JOBS, "dates"}
+    for name in JOBS:
+        assert load_recipe(name).task == name
+    assert load_recipe("dates").task == "translation"
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
@@ -50,7 +56,9 @@ def test_every_shipped_recipe_loads_and_tells_what_it_is(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipe.about
-    assert Seq2SeqConfig(100, 100, **model_settings(recipe)).layers >= 1
+    assert recipe.model["kind"] == JOBS[recipe.task].kinds[0]
+    assert isinstance(recipe.data, JOBS[recipe.task].data)
+    assert set(model_settings(recipe)) <= set(config_class(recipe.model["kind"]).__dataclass_fields__)
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
@@ -61,7 +69,7 @@ def test_a_recipe_written_out_reads_back_the_same(name: str, tmp_path: Path) -> 
     assert again == recipe
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize("preset", OF_PAIRS)
 def test_every_preset_written_out_reads_back_the_same(preset: str, tmp_path: Path) -> None:
     recipe = load_recipe("translation", [f"model.preset={preset}", "training.epsilon=1e-9", "training.beta2=0.997"])
     assert written_and_read(recipe, tmp_path) == recipe
@@ -78,7 +86,7 @@ def test_a_preset_s_value_that_was_taken_away_stays_away(tmp_path: Path) -> None
 @given(text=st.text())
 @example(text='"""\\ \x00\x1f\x7f\u2028\r\n\t= # 😀')
 def test_any_text_in_a_recipe_reads_back_the_same(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    recipe = Recipe("mine", about=text, data=DataSettings(source=f"x{text}", target=text), model={"preset": "base"})
+    recipe = Recipe("mine", about=text, data=PairSettings(source=f"x{text}", target=text), model={"preset": "base"})
     again = written_and_read(recipe, tmp_path_factory.mktemp("recipe"))
     assert (again.about, again.data) == (text, recipe.data)
 
@@ -191,7 +199,8 @@ def test_a_bad_value_is_named_before_any_work(override: str, fault: str) -> None
         ("[tokenizer]\nkind = 3", "tokenizer.kind must be text, not 3"),
         ("[model]\nd_k = [1]", "model.d_k must be a whole number, not [1]"),
         ("training = 5", "[training] must be a section"),
-        ('task = "chess"', "task must be one of translation, not 'chess'"),
+        ('task = "chess"', "there is no task 'chess'; known: bert-pretraining, classification, image-classification,"),
+        ('task = "taging"', "there is no task 'taging'; did you mean 'tagging'?"),
     ],
 )
 def test_a_bad_value_in_a_file_is_named(text: str, fault: str, tmp_path: Path) -> None:
@@ -221,10 +230,10 @@ def test_a_recipe_is_named_after_its_file_or_its_run(tmp_path: Path) -> None:
 
 def test_an_empty_recipe_is_the_defaults_and_the_base_model() -> None:
     recipe = resolve({})
-    assert recipe.data == DataSettings()
+    assert recipe.data == PairSettings()
     assert recipe.tokenizer == TokenizerSettings()
     assert recipe.decoding == DecodingSettings()
-    assert recipe.training == TrainingSettings(**PRESETS["base"].training)
+    assert recipe.training == TrainingSettings(**PRESETS["base"].training, metric="bleu")
     assert Seq2SeqConfig(100, 100, **model_settings(recipe)) == Seq2SeqConfig(100, 100)
 
 
@@ -241,7 +250,8 @@ def test_a_preset_beats_the_defaults() -> None:
 def test_a_preset_on_the_command_line_beats_the_recipe() -> None:
     raw = {"model": {"preset": "tiny", "d_ff": 100, "tie": "none"}, "training": {"steps": 5, "average": 2, "clip": 7.0}}
     recipe = resolve(raw, ["model.preset=big"])
-    assert recipe.model == {**PRESETS["big"].model, "preset": "big", "tie": "none"}  # the preset says nothing about ties
+    origin = {"kind": "seq2seq", "preset": "big", "pretrained": ""}
+    assert recipe.model == {**PRESETS["big"].model, **origin, "tie": "none"}  # the preset says nothing about ties
     assert (recipe.model["d_ff"], recipe.training.steps, recipe.training.average) == (4096, 300_000, 20)
     assert recipe.training.clip == 7.0  # nor about this
 
@@ -252,7 +262,7 @@ def test_other_overrides_beat_a_preset_on_the_command_line_in_any_order(override
     assert (recipe.model["d_ff"], recipe.model["d_model"], recipe.training.steps) == (64, 1024, 9)
 
 
-def test_settings_of_the_model_leave_the_preset_s_name_out() -> None:
+def test_settings_of_the_model_leave_out_where_it_comes_from() -> None:
     recipe = load_recipe("dates")
-    assert recipe.model["preset"] == "tiny"
-    assert "preset" not in model_settings(recipe)
+    assert (recipe.model["kind"], recipe.model["preset"], recipe.model["pretrained"]) == ("seq2seq", "tiny", "")
+    assert not {"kind", "preset", "pretrained"} & set(model_settings(recipe))

@@ -57,7 +57,7 @@ def test_a_run_directory_holds_all_it_should(trained: Path) -> None:
     first = read_metrics(trained / "metrics.jsonl")[0]
     assert 0.0 <= first["waiting_for_data"] < 0.5
     validation = next(e for e in read_metrics(trained / "metrics.jsonl") if e["kind"] == "valid")
-    assert validation["samples"][0].keys() == {"source", "reference", "translation"}
+    assert validation["samples"][0].keys() == {"input", "reference", "output"}
 
 
 def test_tensorboard_reads_the_curves(trained: Path) -> None:

@@ -113,3 +113,22 @@ def test_loading_a_vector_sets_the_model() -> None:
     flat.load(wanted.values.detach().clone())
     source, target, _ = problem(1)
     assert torch.equal(model(source, target), other(source, target))
+
+
+def test_decay_is_that_of_adamw_on_matrices_and_leaves_vectors_alone() -> None:
+    model, other = small(), small()
+    flat = FlatParameters(model)
+    adam = torch.optim.Adam([flat.values], lr=0.01)
+    matrices = [parameter for parameter in other.parameters() if parameter.dim() > 1]
+    vectors = [parameter for parameter in other.parameters() if parameter.dim() == 1]
+    adamw = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.3}, {"params": vectors, "weight_decay": 0.0}], lr=0.01)
+    for seed in range(3):
+        flat.reduced.zero_()
+        loss_of(model, seed).backward()
+        flat.decay(0.3 * 0.01)
+        adam.step()
+        adamw.zero_grad()
+        loss_of(other, seed).backward()
+        adamw.step()
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)

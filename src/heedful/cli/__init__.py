@@ -8,21 +8,38 @@ import sys
 import typer
 
 from heedful import __version__
-from heedful.cli import evaluate, info, recipes, train, translate
+from heedful.cli import (
+    answer,
+    classify,
+    embed,
+    evaluate,
+    export,
+    fill,
+    generate,
+    import_,
+    info,
+    recipes,
+    summarize,
+    tag,
+    train,
+    translate,
+)
 from heedful.errors import HeedfulError, UsageError
 
 app = typer.Typer(
-    help="The Transformer as software people can use: train, translate, evaluate.",
+    help="The Transformer as software people can use: train a model, use it, score it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command(epilog=train.EXAMPLES)(train.train)
-app.command(epilog=translate.EXAMPLES)(translate.translate)
-app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command(epilog=recipes.EXAMPLES)(recipes.recipes)
-app.command(epilog=info.EXAMPLES)(info.info)
+VERBS = {
+    "train": train, "translate": translate, "summarize": summarize, "generate": generate, "fill": fill, "embed": embed,
+    "classify": classify, "tag": tag, "answer": answer, "evaluate": evaluate, "recipes": recipes, "info": info,
+    "import": import_, "export": export,
+}  # fmt: skip
+for name, module in VERBS.items():
+    app.command(name, epilog=module.EXAMPLES)(getattr(module, module.__name__.rsplit(".", 1)[-1]))
 
 
 def show_version(wanted: bool) -> None:

@@ -15,13 +15,14 @@ EXAMPLES = """Example:
 
 def info(model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")]) -> None:
     """Show a model's card and its parameters, part by part."""
-    from heedful.decoding.translator import Translator
+    from heedful.pipelines import load_pipeline
 
-    translator = Translator.load(model)
-    typer.echo(translator.card)
-    counts = translator.model.parameters_by_part()
+    pipeline = load_pipeline(model)
+    typer.echo(pipeline.card)
+    counts = pipeline.model.parameters_by_part()
     for part, count in counts.items():
         typer.echo(f"{part.replace('_', ' '):18} {count:>12,}")
     typer.echo(f"{'all':18} {sum(counts.values()):>12,}")
-    source, target = translator.source_tokenizer, translator.target_tokenizer
-    typer.echo(f"vocabulary         {source.size:,}" + ("" if source is target else f" → {target.size:,}"))
+    sizes = [f"{tokenizer.size:,}" for tokenizer in pipeline.tokenizers.values()]
+    if sizes:
+        typer.echo(f"vocabulary         {' → '.join(sizes)}")

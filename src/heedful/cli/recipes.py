@@ -23,8 +23,10 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
         typer.echo(load_recipe(name).to_toml(), nl=False)
         return
     for known in shipped_recipes():
-        typer.echo(f"{known:16} {load_recipe(known).about}")
-    typer.echo("\nmodel.preset is one of")
-    for known, preset in PRESETS.items():
-        size = f", {preset.parameters} million parameters in the paper" if preset.parameters else ""
-        typer.echo(f"{known:16} {preset.about}{size}")
+        typer.echo(f"{known:22} {load_recipe(known).about}")
+    for kind in dict.fromkeys(preset.kind for preset in PRESETS.values()):
+        typer.echo(f"\nmodel.preset of the kind {kind}")
+        for known, preset in PRESETS.items():
+            if preset.kind == kind:
+                size = f", {preset.parameters} million parameters" if preset.parameters else ""
+                typer.echo(f"{known:22} {preset.about}{size}")

@@ -27,7 +27,9 @@ def train(
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
     from heedful.errors import HeedfulError
+    from heedful.evaluation.names import one_line
     from heedful.recipes import load_recipe
+    from heedful.training.card import VERBS
     from heedful.training.processes import torchrun_place
     from heedful.training.run import train as train_recipe
 
@@ -41,17 +43,18 @@ def train(
         return  # the first process speaks for all
     for name in ("best", "final"):
         for split, scores in results[name].items():
-            typer.echo(
-                f"{name:5} {split:10}  BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}  "
-                f"exact match {scores['exact']:.2f} %  perplexity {scores['perplexity']:.3f}"
-            )
+            typer.echo(f"{name:5} {split:10}  {one_line(scores)}")
     typer.echo(f"\nmodels   {folder / 'best'}  {folder / 'final'}")
     typer.echo(f"report   {folder / 'report.html'}")
-    typer.echo(f'next     {sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"} translate {folder / "best"} "…"')
+    program = sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"
+    typer.echo(f"next     {VERBS[settled.task].replace('THIS_DIRECTORY', str(folder / 'best')).replace('heedful', program, 1)}")
 
 
 def _absolute(override: str) -> str:
     """File names as the run remembers them: whole, so that it continues from any directory."""
     key, _, value = override.partition("=")
-    named = (key.startswith("data.") and key.endswith(("source", "target"))) or key == "tokenizer.file"
-    return f"{key}={Path(value).expanduser().absolute()}" if named and value else override
+    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")
+    if not value or not (key in files or (key.startswith("data.") and key.endswith(("source", "target")))):
+        return override
+    names = value.split(",") if key in files[:3] else [value]  # several text files may be given
+    return f"{key}={','.join(str(Path(name.strip()).expanduser().absolute()) for name in names)}"

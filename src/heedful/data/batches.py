@@ -9,9 +9,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -26,11 +26,17 @@ Indices = NDArray[np.int64]
 
 
 def plan_epoch(
-    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], batch_tokens: int, seed: int, epoch: int
+    source_lengths: NDArray[np.int32],
+    target_lengths: NDArray[np.int32],
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    most: int = 0,
 ) -> Iterator[Indices]:
     """Batches of pair indices whose padded size, on the longer side, is at most `batch_tokens` (or one pair).
 
-    Every pair comes exactly once: shuffled, sorted by length inside large pools, cut, and the cuts shuffled.
+    Every pair comes exactly once: shuffled, sorted by length inside large pools, cut, and the cuts shuffled. `most`
+    limits the pairs of a batch; 0 does not.
     """
     chance = np.random.default_rng([seed, epoch])
     order = chance.permutation(len(source_lengths))
@@ -40,7 +46,8 @@ def plan_epoch(
         widths = np.maximum(source_lengths[pool], target_lengths[pool]) + 1  # begin or end takes one more
         cuts = [0]
         while cuts[-1] < len(pool):
-            ahead = widths[cuts[-1] : cuts[-1] + max(1, batch_tokens // int(widths[cuts[-1]]))]
+            room = max(1, batch_tokens // int(widths[cuts[-1]]))
+            ahead = widths[cuts[-1] : cuts[-1] + (min(room, most) if most else room)]
             sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # grows with every pair
             cuts.append(cuts[-1] + max(1, int(np.searchsorted(sizes, batch_tokens, side="right"))))
         for cut in chance.permutation(len(cuts) - 1):
@@ -48,7 +55,16 @@ def plan_epoch(
 
 
 @dataclass(frozen=True)
-class Batch:
+class TensorBatch:
+    """Tensors that travel together; a subclass names them."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on another device."""
+        return type(self)(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Batch(TensorBatch):
     """Pairs as padded tensors: source (B, L) with its mask, target input and output (B, T), and how many are real."""
 
     source: Tensor
@@ -56,10 +72,6 @@ class Batch:
     target_in: Tensor  # begin, then the target
     target_out: Tensor  # the target, then end
     target_mask: Tensor
-
-    def to(self, device: torch.device) -> Batch:
-        """The same on another device."""
-        return Batch(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,30 @@ class Position:
     batch: int = 0
 
 
+B = TypeVar("B")
+
+
+def deal_batches(
+    plan: Callable[[int], Iterable[Indices]],
+    make: Callable[[Indices, int], B],
+    position: Position,
+    rank: int = 0,
+    world: int = 1,
+) -> Iterator[tuple[Position, B | None]]:
+    """This process's share of every batch from `position` on, for ever, each with the position after it.
+
+    `plan` gives the batches of an epoch as indices, `make` turns some of them (and the epoch) into tensors. A batch is
+    dealt out to the processes example by example, so none sees another's; a share may be empty (None).
+    """
+    epoch, skip = position.epoch, position.batch
+    while True:
+        for number, indices in enumerate(plan(epoch), 1):
+            if number > skip:
+                mine = indices[rank::world]
+                yield Position(epoch, number), make(mine, epoch) if len(mine) else None
+        epoch, skip = epoch + 1, 0
+
+
 def batches_from(
     store: ParallelStore,
     special: SpecialIds,
@@ -117,21 +153,17 @@ def batches_from(
     position: Position,
     rank: int = 0,
     world: int = 1,
+    most: int = 0,
 ) -> Iterator[tuple[Position, Batch | None]]:
-    """This process's share of every batch from `position` on, for ever, each with the position after it.
+    """This process's share of the pairs in a store."""
 
-    A batch is dealt out to the processes pair by pair, so none sees another's; a share may be empty (None).
-    """
-    epoch, skip = position.epoch, position.batch
-    while True:
-        plan = plan_epoch(store.source.lengths, store.target.lengths, batch_tokens, seed, epoch)
-        for number, indices in enumerate(plan, 1):
-            if number <= skip:
-                continue
-            mine = indices[rank::world]
-            sources, targets = [store.source[i] for i in mine], [store.target[i] for i in mine]
-            yield Position(epoch, number), collate(sources, targets, special) if len(mine) else None
-        epoch, skip = epoch + 1, 0
+    def plan(epoch: int) -> Iterator[Indices]:
+        return plan_epoch(store.source.lengths, store.target.lengths, batch_tokens, seed, epoch, most)
+
+    def make(indices: Indices, epoch: int) -> Batch:
+        return collate([store.source[i] for i in indices], [store.target[i] for i in indices], special)
+
+    return deal_batches(plan, make, position, rank, world)
 
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from heedful.errors import HeedfulError
 
@@ -33,11 +33,11 @@ class Drops:
         self.first.setdefault(reason, where)
 
     def describe(self) -> str:
-        """`3 pairs dropped: 2 empty (first: a.txt line 7), 1 with control characters (…)`, or an empty string."""
+        """`3 dropped: 2 empty (first: a.txt line 7), 1 with control characters (…)`, or an empty string."""
         if not self.counts:
             return ""
         reasons = [f"{n:,} {reason} (first: {self.first[reason]})" for reason, n in self.counts.most_common()]
-        return f"{sum(self.counts.values()):,} pairs dropped: {', '.join(reasons)}"
+        return f"{sum(self.counts.values()):,} dropped: {', '.join(reasons)}"
 
 
 @contextmanager
@@ -102,8 +102,8 @@ def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
         yield where, (columns[0], columns[1])
 
 
-def read_json_lines(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
-    """Pairs of a JSONL file: an object a line with the strings "source" and "target"."""
+def read_json_rows(path: Path, drops: Drops) -> Iterator[tuple[str, Any]]:
+    """What each line of a JSONL file holds, with where it stands."""
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path.name} line {number}"
         if not line.strip():
@@ -113,12 +113,22 @@ def read_json_lines(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise HeedfulError(f"{path} line {number} is not JSON: {error}") from error
-        pair = (row.get("source"), row.get("target")) if isinstance(row, dict) else (None, None)
+        yield where, row
+
+
+def read_json_lines(path: Path, drops: Drops, keys: Pair = ("source", "target")) -> Iterator[tuple[str, Pair]]:
+    """Pairs of a JSONL file: an object a line with the strings "source" and "target", or those of other `keys`."""
+    for where, row in read_json_rows(path, drops):
+        pair = (row.get(keys[0]), row.get(keys[1])) if isinstance(row, dict) else (None, None)
         if not isinstance(pair[0], str) or not isinstance(pair[1], str):
-            drops.add('without the strings "source" and "target"', where)
+            drops.add(f'without the strings "{keys[0]}" and "{keys[1]}"', where)
             continue
-        # JSON may smuggle in half a surrogate pair, which is no text and cannot be written out again.
-        yield where, (pair[0].encode("utf-8", "replace").decode(), pair[1].encode("utf-8", "replace").decode())
+        yield where, (whole_text(pair[0]), whole_text(pair[1]))
+
+
+def whole_text(text: str) -> str:
+    """JSON may smuggle in half a surrogate pair, which is no text and cannot be written out again."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def has_control(text: str) -> bool:

@@ -7,7 +7,6 @@ itself, so a held-out date never occurs in training in any language or form.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import random
 import re
 from collections import defaultdict
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from heedful.data.splits import hash_of
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -50,12 +51,20 @@ class Form:
 
     def write(self, date: datetime.date) -> str:
         """The date in this form."""
+        return "".join(text for text, _ in self.write_parts(date))
+
+    def write_parts(self, date: datetime.date) -> list[tuple[str, str]]:
+        """The date in this form, part by part, each with the letter of its CLDR field (d, M, y, E …; "" between fields)."""
         from babel.dates import DateTimeFormat
 
-        text = self.pattern % DateTimeFormat(date, self.locale)
-        if self.zero is not None:
-            text = text.translate({ord("0") + digit: self.zero + digit for digit in range(10)})
-        return text
+        fields = DateTimeFormat(date, self.locale)
+        parts = []
+        for index, part in enumerate(FIELDS.split(self.pattern)):  # what stands between, a field, what stands between …
+            text, letter = (fields[part], part[0]) if index % 2 else (part.replace("%%", "%"), "")
+            if self.zero is not None:
+                text = text.translate({ord("0") + digit: self.zero + digit for digit in range(10)})
+            parts.append((text, letter))
+        return parts
 
 
 @cache
@@ -110,7 +119,7 @@ def usable_forms() -> dict[str, list[Form]]:
 
 def split_of(date: datetime.date) -> str:
     """The one split a date belongs to."""
-    bucket = int.from_bytes(hashlib.blake2b(date.isoformat().encode(), digest_size=8).digest(), "big") % 100
+    bucket = hash_of(date.isoformat()) % 100
     return next(name for name, (low, high) in SPLITS.items() if low <= bucket < high)
 
 

@@ -1,4 +1,4 @@
-"""From the user's files to tokenizers, a token store and held-out pairs: done once, reused while nothing changed."""
+"""From the user's files to tokenizers, a token store and held-out examples: done once, reused while nothing changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import heapq
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from heedful.errors import HeedfulError, UsageError
 from heedful.files import sync
 from heedful.text import Tokenizer
 
-VERSION = 1  # of what is written here; another version is made anew
+VERSION = 2  # of what is written here; another version is made anew
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: as many as asked for
 
 
@@ -48,31 +48,60 @@ def files_of(data: Any, side: str = "") -> ParallelFiles | None:
     return ParallelFiles(Path(source), Path(target) if target else None) if source else None
 
 
-def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter) -> None:
-    """Make `folder` hold the prepared corpus of these settings, unless it already does."""
-    named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
-    if not data.generate and named[""] is None:
-        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
-    paths = [path for files in named.values() if files for path in files.paths]
-    paths += [Path(tokenizer.file)] if tokenizer.file else []
-    settings = {"version": VERSION, "seed": seed, "data": vars(data), "tokenizer": vars(tokenizer)}
+def prepare_once(
+    settings: dict[str, Any], paths: Sequence[Path], folder: Path, reporter: Reporter, make: Callable[[Path], dict[str, Any]]
+) -> None:
+    """Make `folder` hold what `make` writes for these settings and input files, unless it already does.
+
+    `make` fills a temporary folder and returns facts for the manifest, `summary` among them: what the data is.
+    """
+    settings = {"version": VERSION, **settings}
     manifest_path = folder / "manifest.json"
     old = json.loads(manifest_path.read_text(encoding="utf-8")) if manifest_path.exists() else None
     inputs = {str(path): _fingerprint(path, (old or {}).get("inputs", {}).get(str(path))) for path in paths}
     if old is not None and old["settings"] == settings:
         changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"][path]["hash"]]
         if changed:
-            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new text")
-        reporter.say(f"data: {old['pairs']:,} pairs, as prepared before")
+            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new data")
+        reporter.say(f"data: {old['summary']}, as prepared before")
         return
     temporary = folder.with_name(folder.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    if data.generate:
-        named = _generate(data, seed, temporary, reporter)
-    training = named[""]
-    assert training is not None
+    facts = make(temporary)
+    manifest = {"settings": settings, "inputs": inputs, **facts}
+    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    for path in [*temporary.iterdir(), temporary]:
+        sync(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+    sync(folder.parent)
 
+
+def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter) -> None:
+    """Make `folder` hold the prepared parallel corpus of these settings, unless it already does."""
+    named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
+    if not data.generate and named[""] is None:
+        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    paths = [path for files in named.values() if files for path in files.paths]
+    paths += [Path(tokenizer.file)] if tokenizer.file else []
+    settings = {"seed": seed, "data": vars(data), "tokenizer": vars(tokenizer)}
+
+    def make(temporary: Path) -> dict[str, Any]:
+        files = _generate(data, seed, temporary, reporter) if data.generate else named
+        return write_pairs(files, data, tokenizer, temporary, reporter)
+
+    prepare_once(settings, paths, folder, reporter, make)
+
+
+def write_pairs(
+    named: dict[str, Any], data: Any, tokenizer: Any, temporary: Path, reporter: Reporter, cut: bool = False
+) -> dict[str, Any]:
+    """Tokenizers, token store and held-out pairs of a parallel corpus: "" (training), "valid_" and "test_" files.
+
+    A pair that is too long is dropped, or its source is `cut`.
+    """
+    training = named[""]
     held_out: list[Pair] = []
     is_held_out: Callable[[Pair], bool] = lambda pair: False  # noqa: E731
     drops = Drops()
@@ -104,7 +133,7 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
                 yield pair
 
     tick = reporter.track("tokenising", count)
-    kept = write_store(temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick)
+    kept = write_store(temporary, train_pairs(), source_tokenizer, target_tokenizer, data.max_length, drops, tick, cut)
     if not kept:
         raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
     valid_drops, counts = Drops(), {}
@@ -112,7 +141,7 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
         files = named[f"{split}_"]
         pairs = list(files.read(valid_drops)) if files else (list(dict.fromkeys(held_out)) if split == "valid" else [])
         # One enormous line would take all memory at the first validation.
-        fitting = encode_pairs(pairs, source_tokenizer, target_tokenizer, data.max_length, valid_drops)
+        fitting = encode_pairs(pairs, source_tokenizer, target_tokenizer, data.max_length, valid_drops, cut)
         pairs = [pair for pair, _, _ in fitting]
         if not pairs and (files or split == "valid"):
             origin = " and ".join(map(str, files.paths)) if files else "what was held out"
@@ -124,15 +153,7 @@ def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Report
     for found in (drops, valid_drops):
         if found.counts:
             reporter.say(f"data: {found.describe()}")
-    manifest = {
-        "settings": settings, "inputs": inputs, "pairs": kept, "dropped": dict(drops.counts + valid_drops.counts)
-    }  # fmt: skip
-    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    for path in [*temporary.iterdir(), temporary]:
-        sync(path)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
-    sync(folder.parent)
+    return {"summary": f"{kept:,} pairs", "pairs": kept, "dropped": dict(drops.counts + valid_drops.counts)}
 
 
 def load_prepared(folder: Path) -> Prepared:
@@ -154,9 +175,14 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
         if path.is_fifo():
             raise HeedfulError(f"{path} is a pipe, but training text is read more than once; put it in a file")
         entry: dict[str, Any] = {"size": stat.st_size, "time": stat.st_mtime_ns}
-        if known and {key: known[key] for key in entry} == entry:
+        if known and path.is_file() and {key: known[key] for key in entry} == entry:
             return known
         digest = hashlib.blake2b(digest_size=16)
+        if path.is_dir():  # of images: the names, sizes and times of the files in it stand for their content
+            for file_path in sorted(found for found in path.rglob("*") if found.is_file()):
+                inner = file_path.stat()
+                digest.update(f"{file_path.relative_to(path)} {inner.st_size} {inner.st_mtime_ns}\n".encode())
+            return {**entry, "hash": digest.hexdigest()}
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)

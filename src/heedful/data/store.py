@@ -1,8 +1,8 @@
-"""Token ids of a parallel corpus in memory-mapped arrays: made once, larger than memory if need be."""
+"""Token ids (of pairs, or of texts and their labels) in memory-mapped arrays: made once, larger than memory if need be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -63,10 +63,17 @@ class _Writer:
 
 
 def encode_pairs(
-    pairs: list[Pair], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, max_length: int, drops: Drops
+    pairs: list[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    max_length: int,
+    drops: Drops,
+    cut: bool = False,
 ) -> list[tuple[Pair, list[int], list[int]]]:
-    """Pairs with their ids; one with a side over `max_length` tokens is dropped and counted."""
+    """Pairs with their ids; one with a side over `max_length` tokens is dropped and counted, or its source is `cut`."""
     left = source_tokenizer.encode_batch([source for source, _ in pairs])
+    if cut:
+        left = [ids[:max_length] for ids in left]
     right = target_tokenizer.encode_batch([target for _, target in pairs])
     kept = []
     for pair, source, target in zip(pairs, left, right, strict=True):
@@ -77,6 +84,22 @@ def encode_pairs(
     return kept
 
 
+Rows = tuple[list[int], list[int]]
+
+
+def write_rows(folder: Path, groups: Iterable[list[Rows]]) -> int:
+    """Write groups of (source, target) ids into `folder`; returns how many rows there were."""
+    sources, targets = _Writer(folder, "source"), _Writer(folder, "target")
+    count = 0
+    for group in groups:
+        sources.append([source for source, _ in group])
+        targets.append([target for _, target in group])
+        count += len(group)
+    sources.close()
+    targets.close()
+    return count
+
+
 def write_store(
     folder: Path,
     pairs: Iterable[Pair],
@@ -85,16 +108,15 @@ def write_store(
     max_length: int,
     drops: Drops,
     progress: Callable[[int], None],
+    cut: bool = False,
 ) -> int:
     """Tokenise pairs into `folder` and return how many were kept."""
-    sources, targets = _Writer(folder, "source"), _Writer(folder, "target")
-    rows, kept = iter(pairs), 0
-    while batch := list(islice(rows, 4096)):
-        encoded = encode_pairs(batch, source_tokenizer, target_tokenizer, max_length, drops)
-        sources.append([source for _, source, _ in encoded])
-        targets.append([target for _, _, target in encoded])
-        kept += len(encoded)
-        progress(len(batch))
-    sources.close()
-    targets.close()
-    return kept
+
+    def groups() -> Iterator[list[Rows]]:
+        rows = iter(pairs)
+        while batch := list(islice(rows, 4096)):
+            encoded = encode_pairs(batch, source_tokenizer, target_tokenizer, max_length, drops, cut)
+            yield [(source, target) for _, source, target in encoded]
+            progress(len(batch))
+
+    return write_rows(folder, groups())

@@ -36,10 +36,11 @@ class Limits:
     eos: int
     pad: int
     max_extra: int = 50
+    beyond_source: bool = True  # False: `max_extra` alone is the limit, as for text that goes on from a prompt
 
     def longest(self, source_mask: Tensor) -> Tensor:
         """(S,) most tokens each output may have."""
-        return source_mask.sum(-1) + self.max_extra
+        return source_mask.sum(-1) * self.beyond_source + self.max_extra
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,17 @@ class Hypothesis:
 
 
 def next_log_probabilities(logits: Tensor, limits: Limits) -> Tensor:
-    """(…, V) logits → log-probabilities in which padding and begin cannot come."""
-    never = torch.tensor([limits.pad, limits.bos], device=logits.device)
+    """(…, V) logits → log-probabilities in which padding and begin cannot come, unless they mean the end too."""
+    never = torch.tensor(sorted({limits.pad, limits.bos} - {limits.eos}), dtype=torch.long, device=logits.device)
     return logits.float().index_fill(-1, never, -math.inf).log_softmax(-1)
 
 
 @torch.inference_mode()
-def greedy_search(model: StepModel, source: Tensor, source_mask: Tensor, limits: Limits) -> list[Hypothesis]:
-    """The most probable token at every step."""
-    return _one_by_one(model, source, source_mask, limits, lambda scores: scores.argmax(-1))
+def greedy_search(
+    model: StepModel, source: Tensor, source_mask: Tensor, limits: Limits, first: Tensor | None = None
+) -> list[Hypothesis]:
+    """The most probable token at every step. `first` (S,) stands before the output instead of the begin token."""
+    return _one_by_one(model, source, source_mask, limits, lambda scores: scores.argmax(-1), first)
 
 
 @torch.inference_mode()
@@ -73,6 +76,7 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     generator: torch.Generator | None = None,
+    first: Tensor | None = None,
 ) -> list[Hypothesis]:
     """A token drawn at every step, from the `top_k` likeliest (0: all) and the likeliest that make up `top_p`."""
 
@@ -83,7 +87,7 @@ def sample(
         chances = (restrict(scores / temperature, top_k, top_p)).softmax(-1)
         return torch.multinomial(chances, 1, generator=generator).squeeze(-1)
 
-    return _one_by_one(model, source, source_mask, limits, draw)
+    return _one_by_one(model, source, source_mask, limits, draw, first)
 
 
 def restrict(scores: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
@@ -101,14 +105,19 @@ def restrict(scores: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
 
 
 def _one_by_one(
-    model: StepModel, source: Tensor, source_mask: Tensor, limits: Limits, choose: Callable[[Tensor], Tensor]
+    model: StepModel,
+    source: Tensor,
+    source_mask: Tensor,
+    limits: Limits,
+    choose: Callable[[Tensor], Tensor],
+    first: Tensor | None,
 ) -> list[Hypothesis]:
     """Write every sentence with one token a step, each picked from its log-probabilities by `choose`."""
     count, device = source.size(0), source.device
     longest = limits.longest(source_mask)
     state = model.start(source, source_mask)
     alive = torch.arange(count, device=device)  # which sentence each row is
-    tokens = torch.full((count,), limits.bos, device=device)
+    tokens = torch.full((count,), limits.bos, device=device) if first is None else first
     total = torch.zeros(count, device=device)
     written: list[list[int]] = [[] for _ in range(count)]
     length = 0
@@ -143,6 +152,7 @@ def beam_search(
     beam: int = 4,
     alpha: float = 0.6,
     n_best: int = 1,
+    first: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` outputs of each sentence, best first, that a beam of this width finds.
 
@@ -157,7 +167,8 @@ def beam_search(
     alive = list(range(count))
     totals = torch.full((count, beam), -math.inf, device=device)
     totals[:, 0] = 0.0  # all beams of a sentence start alike: only one may speak
-    written = torch.full((count * beam, 1), limits.bos, device=device)
+    begin = torch.full((count,), limits.bos, device=device) if first is None else first
+    written = begin.repeat_interleave(beam)[:, None]
     ended: list[list[Hypothesis]] = [[] for _ in range(count)]
     length = 0
     while alive:

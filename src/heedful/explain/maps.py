@@ -3,50 +3,102 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from heedful.data.batches import collate
-from heedful.decoding.translator import Translator
 from heedful.nn.attention import keep_attention
+from heedful.pipelines.directory import Pipeline
+from heedful.pipelines.encoder import EncoderPipeline, segments_of
+from heedful.pipelines.translator import Translator
+from heedful.pipelines.writer import Writer
+
+BEGIN, END = "⟨begin⟩", "⟨end⟩"
 
 
 @dataclass(frozen=True)
-class AttentionMaps:
-    """Who looked where. Each kind is a list over layers of weights (H, queries, keys); rows sum to one."""
+class AttentionMap:
+    """Who looked where: a list over layers of weights (H, queries, keys), whose rows sum to one."""
 
-    source: list[str]  # L source tokens, the end included
-    inputs: list[str]  # T target tokens as the decoder read them: begin, then the translation
-    outputs: list[str]  # T target tokens as it wrote them: the translation, then the end
-    encoder: list[NDArray[np.float32]]  # (H, L, L)
-    decoder: list[NDArray[np.float32]]  # (H, T, T)
-    cross: list[NDArray[np.float32]]  # (H, T, L)
+    about: str  # what stands in a row and in a column
+    rows: list[str]
+    columns: list[str]
+    layers: list[NDArray[np.float32]]
 
 
-@torch.no_grad()
-def attention_maps(translator: Translator, text: str) -> AttentionMaps:
-    """Translate a text and keep every attention on the way."""
-    model = translator.model.eval()
-    source_ids = translator.source_tokenizer.encode(text)
+def attention_maps(pipeline: Pipeline, example: Any) -> dict[str, AttentionMap]:
+    """Let a model do its job on one example, as `predict` takes them, and keep every attention on the way."""
+    if isinstance(pipeline, Translator):
+        return translation_maps(pipeline, example[0])
+    if isinstance(pipeline, Writer):
+        return text_maps(pipeline, example[0])
+    if isinstance(pipeline, EncoderPipeline):
+        return encoder_maps(pipeline, example)
+    return image_maps(pipeline, example)
+
+
+def _kept(model: Any, run: Any) -> dict[str, list[NDArray[np.float32]]]:
+    """Run a model and collect its attentions: "encoder.self", "decoder.self" and "decoder.cross", a layer after the other."""
+    found: dict[str, list[NDArray[np.float32]]] = {}
+    with torch.no_grad(), keep_attention(model.eval()) as attentions:
+        run()
+        for name, attention in attentions.items():
+            part, kind = name.split(".")[0], name.rsplit(".", 1)[-1].removesuffix("_attention")
+            if attention.weights is not None:
+                found.setdefault(f"{part}.{kind}", []).append(attention.weights[0].float().cpu().numpy())
+    return found
+
+
+def translation_maps(translator: Translator, text: str) -> dict[str, AttentionMap]:
+    """`cross`, `encoder` and `decoder` of an encoder–decoder that translates a text; a recurrent one has `cross` alone."""
+    source_ids = translator.encode_sources([text])[0]
     found = translator.search([text])[0]
     target_ids = found[0].tokens if found else []
     rows = [np.array(source_ids, dtype=np.uint32)], [np.array(target_ids, dtype=np.uint32)]
     batch = collate(*rows, translator.special).to(translator.device)
-    with keep_attention(model) as attentions:
-        model.states(batch.source, batch.target_in, batch.source_mask)
+    kept = _kept(translator.model, lambda: translator.model.states(batch.source, batch.target_in, batch.source_mask))
+    written = translator.target_tokenizer.tokens(target_ids)
+    source = [*translator.source_tokenizer.tokens(source_ids), END]
+    inputs, outputs = [BEGIN, *written], [*written, END]
+    maps = {
+        "cross": AttentionMap("written token (row) → source token", outputs, source, kept.get("decoder.cross", [])),
+        "encoder": AttentionMap("source token (row) → source token", source, source, kept.get("encoder.self", [])),
+        "decoder": AttentionMap("token read (row) → tokens before it", inputs, inputs, kept.get("decoder.self", [])),
+    }
+    return {name: one for name, one in maps.items() if one.layers}
 
-        def of(part: str, kind: str) -> list[NDArray[np.float32]]:
-            found = [a.weights for name, a in attentions.items() if name.startswith(part) and name.endswith(kind)]
-            return [weights[0].float().cpu().numpy() for weights in found if weights is not None]
 
-        written = translator.target_tokenizer.tokens(target_ids)
-        return AttentionMaps(
-            source=[*translator.source_tokenizer.tokens(source_ids), "⟨end⟩"],
-            inputs=["⟨begin⟩", *written],
-            outputs=[*written, "⟨end⟩"],
-            encoder=of("encoder", "self_attention"),
-            decoder=of("decoder", "self_attention"),
-            cross=of("decoder", "cross_attention"),
-        )
+def text_maps(writer: Writer, ids: list[int]) -> dict[str, AttentionMap]:
+    """`decoder` of a language model that reads a text."""
+    ids = ids[: min(32, writer.model.config.context)]
+    tokens = torch.tensor([ids], device=writer.device)
+    names = [END if token == writer.tokenizer.eos else writer.tokenizer.tokens([token])[0] for token in ids]
+    kept = _kept(writer.model, lambda: writer.model.states(tokens))
+    return {"decoder": AttentionMap("token read (row) → tokens before it", names, names, kept["encoder.self"])}
+
+
+def encoder_maps(pipeline: EncoderPipeline, example: Any) -> dict[str, AttentionMap]:
+    """`encoder` of a BERT that reads an example."""
+    ids, first = pipeline.row_of(example)
+    tokenizer = pipeline.tokenizer
+    row = [tokenizer.bos, *ids, tokenizer.eos]
+    tokens = torch.tensor([row], device=pipeline.device)
+    segments = None if first is None else segments_of(len(row), [first]).to(pipeline.device)
+    named = {tokenizer.bos: "[CLS]", tokenizer.eos: "[SEP]", tokenizer.mask: "[MASK]"}
+    names = [named[token] if token in named else tokenizer.tokens([token])[0] for token in row]
+    kept = _kept(pipeline.model, lambda: pipeline.model.states(tokens, segments))
+    return {"encoder": AttentionMap("token (row) → token", names, names, kept["encoder.self"])}
+
+
+def image_maps(pipeline: Any, example: Any) -> dict[str, AttentionMap]:
+    """`encoder` of a Vision Transformer that sees an image: its patches, named by row and column."""
+    image = pipeline.tensor_of(example)
+    kept = _kept(pipeline.model, lambda: pipeline.model(image.to(pipeline.device)))
+    patch = pipeline.model.config.patch
+    down, across = image.size(2) // patch, image.size(3) // patch
+    names = ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(down) for column in range(across))]
+    names = names[-kept["encoder.self"][0].shape[-1] :]  # a model that takes the mean has no [CLS]
+    return {"encoder": AttentionMap("patch (row) → patch", names, names, kept["encoder.self"])}

@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained page about a run: curves, scores, translations, attention."""
+"""`report.html`: one self-contained page about a run: curves, scores, samples, attention."""
 
 from __future__ import annotations
 
@@ -10,66 +10,56 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from heedful.decoding.translator import Translator
-from heedful.explain.maps import AttentionMaps, attention_maps
+from heedful.evaluation.names import SHOWN, shown_scores
+from heedful.explain.maps import AttentionMap, attention_maps
+from heedful.pipelines.directory import Pipeline
 from heedful.recipes import load_recipe
 from heedful.training.log import read_metrics
 
-COLOURS = ("#2563eb", "#ea580c", "#059669")
-LONGEST = 40  # tokens of the example whose attention is drawn
+COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea")
+LONGEST = 48  # tokens of the example whose attention is drawn
 Series = list[tuple[float, float]]
 
 
-def write_report(run: Path, results: dict[str, Any], translator: Translator) -> Path:
-    """Write the report of a finished run and return its path."""
+def write_report(run: Path, results: dict[str, Any], pipeline: Pipeline, examples: Sequence[Any], unit: str) -> Path:
+    """Write the report of a finished run and return its path. The attention is that of one of the examples."""
     recipe = load_recipe(str(run / "recipe.toml"))
     entries = read_metrics(run / "metrics.jsonl")
     train = [entry for entry in entries if entry["kind"] == "train"]
     valid = [entry for entry in entries if entry["kind"] == "valid"]
-    samples = results["samples"]
-    # A middling example: long enough to show something, short enough to be read and drawn.
-    by_length = sorted((s["source"] for s in samples), key=lambda text: len(translator.source_tokenizer.encode(text)))
-    short = [text for text in by_length if len(translator.source_tokenizer.encode(text)) <= LONGEST]
-    example = short[len(short) // 2] if short else by_length[0]
     split = "test" if "test" in results["best"] else "validation"
     scores = results["best"][split]
-    minutes = results["seconds"] / 60
-    parameters = sum(p.numel() for p in translator.model.parameters())
+    parameters = sum(p.numel() for p in pipeline.model.parameters())
     facts = {
-        "BLEU": f"{scores['bleu']:.1f}",
-        "chrF": f"{scores['chrf']:.1f}",
-        "exact match": f"{scores['exact']:.1f} %",
-        "perplexity": f"{scores['perplexity']:.3f}",
+        **shown_scores(scores),
         "parameters": f"{parameters:,}",
         "steps": f"{results['steps']:,}",
-        "training": f"{minutes:.1f} min",
+        "training": f"{results['seconds'] / 60:.1f} min",
     }
+    per_cent = [key for key, (_, pattern) in SHOWN.items() if key in scores and not pattern.startswith("{:.3")]
     curves = [
-        curve("Loss per target token", {
+        curve(f"Loss per {unit.removesuffix('s')}", {
             "training": [(e["step"], e["nll"]) for e in train if e["nll"] is not None],
-            "validation": [(e["step"], e["loss"]) for e in valid],
+            "validation": [(e["step"], e["loss"]) for e in valid if "loss" in e],
         }),
-        curve("Validation score", {
-            "BLEU": [(e["step"], e["bleu"]) for e in valid],
-            "chrF": [(e["step"], e["chrf"]) for e in valid],
-            "exact, %": [(e["step"], e["exact"]) for e in valid],
-        }),
-        curve("Speed, target tokens per second", {
+        curve("Validation score", {SHOWN[key][0]: [(e["step"], e[key]) for e in valid] for key in per_cent if key != "loss"}),
+        curve(f"Speed, {unit} per second", {
             "": [(e["step"], e["tokens_per_second"]) for e in train],
         }),
     ]  # fmt: skip
+    signatures = [f"{SHOWN[key][0]} {scores[f'{key}_signature']}" for key in ("bleu", "chrf") if f"{key}_signature" in scores]
     page = resources.files("heedful.explain").joinpath("report.template.html").read_text(encoding="utf-8")
     filled = {
         "title": html.escape(recipe.name),
         "about": html.escape(recipe.about),
         "facts": "".join(f"<div><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>" for k, v in facts.items()),
         "split": split,
-        "signatures": html.escape(f"BLEU {scores['bleu_signature']} · chrF {scores['chrf_signature']}"),
+        "signatures": html.escape(" · ".join(signatures)),
         "scores": _score_table(results),
         "curves": "".join(curves),
-        "samples": _sample_table(samples),
+        "samples": _sample_table(results["samples"]),
         "recipe": html.escape(recipe.to_toml()),
-        "attention": _as_script(_maps(attention_maps(translator, example))),
+        "attention": _as_script(_maps(middling(pipeline, examples))),
     }
     for key, value in filled.items():
         page = page.replace("{{" + key + "}}", value)
@@ -122,35 +112,47 @@ def round_ticks(highest: float) -> list[float]:
     return [step * number for number in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
+def middling(pipeline: Pipeline, examples: Sequence[Any]) -> dict[str, AttentionMap]:
+    """The attention of a middling example: long enough to show something, short enough to be read and drawn."""
+    found = sorted((attention_maps(pipeline, example) for example in examples), key=_widest)
+    drawable = [maps for maps in found if _widest(maps) <= LONGEST] or found[:1]
+    return drawable[len(drawable) // 2]
+
+
+def _widest(maps: dict[str, AttentionMap]) -> int:
+    return max((max(len(one.rows), len(one.columns)) for one in maps.values()), default=0)
+
+
 def _score_table(results: dict[str, Any]) -> str:
-    head = "<tr><th>model<th>held-out set<th>BLEU<th>chrF<th>exact match<th>perplexity"
+    names = shown_scores(next(iter(results["best"].values())))
+    head = "".join(f"<th>{html.escape(name)}" for name in ("model", "held-out set", *names))
     rows = [
-        f"<tr><td>{name}<td>{split}<td>{s['bleu']:.2f}<td>{s['chrf']:.2f}<td>{s['exact']:.2f} %<td>{s['perplexity']:.3f}"
+        "<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in (name, split, *shown_scores(scores).values()))
         for name in ("best", "final")
-        for split, s in results[name].items()
+        for split, scores in results[name].items()
     ]
-    return f"<table>{head}{''.join(rows)}</table>"
+    return f"<table><tr>{head}{''.join(rows)}</table>"
 
 
 def _sample_table(samples: Sequence[dict[str, str]]) -> str:
     rows = [
-        f'<tr class="{"same" if s["reference"] == s["translation"] else ""}">'
-        + "".join(f'<td dir="auto">{html.escape(s[key])}' for key in ("source", "translation", "reference"))
+        f'<tr class="{"same" if s["reference"] == s["output"] else ""}">'
+        + "".join(f'<td dir="auto">{html.escape(s[key])}' for key in ("input", "output", "reference"))
         for s in samples
     ]
-    return f"<table><tr><th>source<th>translation<th>reference{''.join(rows)}</table>"
+    return f"<table><tr><th>input<th>output<th>reference{''.join(rows)}</table>"
 
 
-def _maps(maps: AttentionMaps) -> dict[str, Any]:
+def _maps(maps: dict[str, AttentionMap]) -> dict[str, Any]:
     """The maps with three decimals, small enough to stand in a page."""
-    kinds = {
-        "cross": ("written token (row) → source token", maps.outputs, maps.source, maps.cross),
-        "encoder": ("source token (row) → source token", maps.source, maps.source, maps.encoder),
-        "decoder": ("token read (row) → tokens before it", maps.inputs, maps.inputs, maps.decoder),
-    }
     return {
-        kind: {"about": about, "rows": rows, "columns": columns, "layers": [w.round(3).tolist() for w in layers]}
-        for kind, (about, rows, columns, layers) in kinds.items()
+        kind: {
+            "about": one.about,
+            "rows": one.rows[:LONGEST],
+            "columns": one.columns[:LONGEST],
+            "layers": [w[:, :LONGEST, :LONGEST].round(3).tolist() for w in one.layers],
+        }
+        for kind, one in maps.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Named sizes: every row of the paper's Table 3, `big`, and `tiny` (SPEC 10).
+"""Named sizes: every row of the paper's Table 3, `big` and `tiny` (SPEC 10), and the sizes of other kinds of model.
 
 Every preset is whole, so that naming one replaces the shape a recipe has. Model settings and training settings are
 kept apart, because a row such as "label smoothing 0.2" is about training alone.
@@ -19,7 +19,8 @@ class Preset:
     about: str
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    parameters: float | None = None  # in millions, the paper's column, with its vocabulary of about 40,800
+    parameters: float | None = None  # in millions, as published and with the published vocabulary or classes
+    kind: str = "seq2seq"  # which model it is a size of, a key of `models.KINDS`
 
 
 SHAPE = {"layers": 6, "decoder_layers": None, "d_model": 512, "d_ff": 2048, "heads": 8, "d_k": None, "d_v": None}
@@ -33,6 +34,26 @@ def _row(about: str, parameters: float | None = None, training: dict[str, Any] |
     """A row of Table 3: base, but for what is named."""
     return Preset(f"Table 3 {about}", {**PAPER_MODEL, **model}, {**PAPER_TRAINING, **(training or {})}, parameters)
 
+
+def _gpt(about: str, parameters: float | None, layers: int, d_model: int, heads: int, context: int = 1024) -> Preset:
+    shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": heads, "context": context}
+    return Preset(about, shape, {}, parameters, "gpt")
+
+
+def _bert(about: str, parameters: float, layers: int, d_model: int) -> Preset:
+    """Parameters with 30,522 tokens and the pooler, without a head."""
+    shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": d_model // 64, "max_positions": 512}
+    return Preset(about, shape, {}, parameters, "bert")
+
+
+def _vit(about: str, parameters: float, layers: int, d_model: int) -> Preset:
+    """Parameters with 1000 classes."""
+    shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": d_model // 64}
+    return Preset(about, {**shape, "image_size": 224, "channels": 3, "patch": 16}, {}, parameters, "vit")
+
+
+DIGITS = {"layers": 4, "d_model": 64, "d_ff": 128, "heads": 4, "image_size": 8, "channels": 1, "patch": 2}
+RECURRENT = {"cell": "gru", "attention": "additive", "layers": 1, "d_model": 256, "bidirectional": True, "dropout": 0.2}
 
 PRESETS: dict[str, Preset] = {
     "base": _row("base", 65),
@@ -56,6 +77,23 @@ PRESETS: dict[str, Preset] = {
     "e-learned": _row("(E): learned positions", positions="learned"),
     "big": _row("big", 213, {"steps": 300_000, "average": 20}, d_model=1024, d_ff=4096, heads=16, dropout=0.3),
     "tiny": Preset("the small-data standard", {**SHAPE, "layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}),
+    "recurrent": Preset("a GRU that reads both ways, with additive attention", RECURRENT, kind="recurrent"),
+    "gpt-mini": _gpt("a GPT for a small text and an ordinary computer", None, 4, 128, 4, context=128),
+    "gpt2": _gpt("GPT-2 small", 124.4, 12, 768, 12),
+    "gpt2-medium": _gpt("GPT-2 medium", 354.8, 24, 1024, 16),
+    "gpt2-large": _gpt("GPT-2 large", 774.0, 36, 1280, 20),
+    "gpt2-xl": _gpt("GPT-2 XL", 1557.6, 48, 1600, 25),
+    "bert-tiny": _bert("Google's BERT of 2 layers", 4.4, 2, 128),
+    "bert-mini": _bert("Google's BERT of 4 layers, 256 wide", 11.2, 4, 256),
+    "bert-small": _bert("Google's BERT of 4 layers, 512 wide", 28.8, 4, 512),
+    "bert-medium": _bert("Google's BERT of 8 layers", 41.4, 8, 512),
+    "bert-base": _bert("BERT-base", 109.5, 12, 768),
+    "bert-large": _bert("BERT-large", 335.1, 24, 1024),
+    "vit-digits": Preset("a ViT for grey images of 8×8", DIGITS, kind="vit"),
+    "vit-tiny": _vit("ViT-tiny, patches of 16", 5.7, 12, 192),
+    "vit-small": _vit("ViT-small, patches of 16", 22.1, 12, 384),
+    "vit-base": _vit("ViT-base, patches of 16", 86.6, 12, 768),
+    "vit-large": _vit("ViT-large, patches of 16", 304.3, 24, 1024),
 }
 
 

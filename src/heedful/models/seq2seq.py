@@ -6,12 +6,14 @@ Shapes: B batch, L source length, T target length, D d_model.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
+from heedful.models.checks import check_heads, check_settings
+from heedful.models.pairs import TIES, PairModel, check_tie, pair_matrices
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import ACTIVATIONS, FeedForward
@@ -19,7 +21,6 @@ from heedful.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, Laye
 from heedful.nn.positions import POSITIONS, absolute_positions, attention_positions
 from heedful.nn.residual import NORMS, Residual
 
-TIES = ("all", "target", "none")
 READS = ("last", "layerwise", "mix")
 
 
@@ -44,31 +45,18 @@ class Seq2SeqConfig:
     max_positions: int = 1024  # of learned positions
     max_distance: int = 32  # of relative positions
     tie: str = "all"  # which embeddings share a matrix with the output: all, target or none
+    scale_embedding: bool = True  # token embeddings × √D
     reads: str = "last"  # which encoder layers the decoder reads: last, layerwise or mix
 
     def __post_init__(self) -> None:
-        for name in ("source_vocab", "target_vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "max_distance"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("decoder_layers", "d_k", "d_v"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise UsageError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        counts = ("source_vocab", "target_vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "max_distance")
         choices = {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS, "tie": TIES, "reads": READS}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name} must be one of {', '.join(allowed)}, not '{getattr(self, name)}'")
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
-            raise UsageError(f"d_model {self.d_model} is not divisible by heads {self.heads}")
+        check_settings(self, (*counts, "decoder_layers", "d_k", "d_v"), choices)
+        if self.d_k is None or self.d_v is None:
+            check_heads(self.d_model, self.heads)
         if self.positions == "rotary" and self.key_width % 2:
             raise UsageError(f"rotary positions turn pairs of features: d_k {self.key_width} must be even")
-        if self.tie == "all" and self.source_vocab != self.target_vocab:
-            raise UsageError(
-                f"tie=all needs one joint vocabulary, but the source has {self.source_vocab} tokens and the target "
-                f"{self.target_vocab}; use tie=target"
-            )
+        check_tie(self)
         if self.reads == "layerwise" and self.depth != self.layers:
             raise UsageError(f"reads=layerwise needs as many decoder layers ({self.depth}) as layers ({self.layers})")
 
@@ -81,25 +69,6 @@ class Seq2SeqConfig:
     def key_width(self) -> int:
         """d_k of every head."""
         return self.d_k or self.d_model // self.heads
-
-
-class PairBatch(Protocol):
-    """Sources and targets as padded tensors, (B, L) and (B, T)."""
-
-    @property
-    def source(self) -> Tensor: ...
-
-    @property
-    def source_mask(self) -> Tensor: ...
-
-    @property
-    def target_in(self) -> Tensor: ...
-
-    @property
-    def target_out(self) -> Tensor: ...
-
-    @property
-    def target_mask(self) -> Tensor: ...
 
 
 class DecodingState:
@@ -129,7 +98,7 @@ class DecodingState:
                 self.memory_mask = self.memory_mask.index_select(0, rows)
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(PairModel):
     """An encoder that reads the source and a decoder that writes the target, one token after the other."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
@@ -150,11 +119,10 @@ class Seq2Seq(nn.Module):
             return nn.LayerNorm(c.d_model) if c.norm == "pre" else None
 
         def embed(weight: nn.Parameter) -> TokenEmbedding:
-            return TokenEmbedding(weight, absolute_positions(c.positions, c.d_model, c.max_positions), c.dropout)
+            positions = absolute_positions(c.positions, c.d_model, c.max_positions)
+            return TokenEmbedding(weight, positions, c.dropout, scale=None if c.scale_embedding else 1.0)
 
-        output = new_matrix(c.target_vocab, c.d_model)
-        target = output if c.tie in ("all", "target") else new_matrix(c.target_vocab, c.d_model)
-        source = output if c.tie == "all" else new_matrix(c.source_vocab, c.d_model)
+        source, target, output = pair_matrices(c)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
         self.encoder = Encoder([EncoderLayer(attend(True), feed(), wrap) for _ in range(c.layers)], final_norm())
         self.decoder = Decoder([DecoderLayer(attend(True), attend(False), feed(), wrap) for _ in range(c.depth)], final_norm())
@@ -190,28 +158,6 @@ class Seq2Seq(nn.Module):
         """The decoder's last states (B, T, D) for a source and the target before it."""
         return self.decode(target, self.encode(source, source_mask), source_mask, target_mask)
 
-    def project(self, states: Tensor) -> Tensor:
-        """States (…, D) → logits (…, target_vocab)."""
-        return nn.functional.linear(states, self.output_weight, self.output_bias)
-
-    def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        source_mask: Tensor | None = None,
-        target_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Tokens (B, L) and (B, T), masks of the same shapes → log-probabilities (B, T, target_vocab)."""
-        return self.project(self.states(source, target, source_mask, target_mask)).log_softmax(-1)
-
-    def training_states(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What a loss over the vocabulary needs: states (N, D) of the real target positions, output weight and bias,
-        and the N right answers. Padding goes no further than here."""
-        # Padding stands at the right end of a target, where causal attention already hides it from real positions.
-        states = self.states(batch.source, batch.target_in, batch.source_mask)
-        mask = batch.target_mask
-        return states[mask], self.output_weight, self.output_bias, batch.target_out[mask]
-
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecodingState:
         """Encode once, ready for `step`."""
         return DecodingState(self.encode(source, source_mask), source_mask)
@@ -221,21 +167,6 @@ class Seq2Seq(nn.Module):
         x = self.target_embedding(tokens, state.length)
         states = self.decoder(x, state.memories, None, state.memory_mask, state.caches)
         return self.project(states[:, -1])
-
-    def parameters_by_part(self) -> dict[str, int]:
-        """How many parameters each part has; a shared matrix counts once, where it first stands."""
-        counts: dict[str, int] = {}
-        for name, parameter in self.named_parameters():
-            part = name.split(".")[0]
-            counts[part] = counts.get(part, 0) + parameter.numel()
-        return counts
-
-
-def new_matrix(vocabulary: int, d_model: int) -> nn.Parameter:
-    """An embedding matrix, Xavier uniform."""
-    weight = nn.Parameter(torch.empty(vocabulary, d_model))
-    nn.init.xavier_uniform_(weight)
-    return weight
 
 
 def make_model(input_vocab: int, output_vocab: int, d_model: int = 512, *, tie: str = "none", **settings: Any) -> Seq2Seq:

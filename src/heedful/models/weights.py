@@ -30,3 +30,20 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
+
+
+def take_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str, new: tuple[str, ...]) -> None:
+    """Copy pre-trained weights into a model whose head may be another: parts whose names begin with `new` stay fresh
+    where the weights have none that fit, or nothing but zeros for a part that never was; all else must be there."""
+    own = named_weights(model)
+    fitting = {
+        name: tensor
+        for name, tensor in weights.items()
+        if name in own and tensor.shape == own[name].shape and not (name.startswith(new) and not tensor.any())
+    }
+    lacking = [name for name in own if name not in fitting and not name.startswith(new)]
+    if lacking:
+        raise HeedfulError(f"{origin} does not fit the model: it lacks {', '.join(lacking)}, or they have another shape")
+    with torch.no_grad():
+        for name, tensor in fitting.items():
+            own[name].copy_(tensor)

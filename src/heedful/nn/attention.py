@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -174,9 +175,9 @@ class MultiHeadAttention(nn.Module):
 
 
 @contextmanager
-def keep_attention(model: nn.Module) -> Iterator[dict[str, MultiHeadAttention]]:
+def keep_attention(model: nn.Module) -> Iterator[dict[str, Any]]:
     """Inside, every attention of the model takes the explicit path and leaves its `weights` (B, H, Lq, Lk) on itself."""
-    attentions = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    attentions: dict[str, Any] = {name: module for name, module in model.named_modules() if hasattr(module, "keep_weights")}
     for module in attentions.values():
         module.keep_weights = True
     try:

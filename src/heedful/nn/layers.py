@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from heedful.nn.attention import KeyValueCache, MultiHeadAttention
 from heedful.nn.feedforward import FeedForward
 from heedful.nn.masks import over_keys
+from heedful.nn.positions import AttentionPositions
 from heedful.nn.residual import Residual
 
 Wrap = Callable[[], Residual]
@@ -27,9 +28,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.around_self, self.around_feed = wrap(), wrap()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x (B, L, D); mask broadcasts to (B, H, L, L)."""
-        x = self.around_self(x, lambda y: self.self_attention(y, mask=mask))
+    def forward(self, x: Tensor, mask: Tensor | None = None, causal: bool = False, cache: KeyValueCache | None = None) -> Tensor:
+        """x (B, L, D); mask broadcasts to (B, H, L, L). With a cache, x follows what it holds."""
+        x = self.around_self(x, lambda y: self.self_attention(y, mask=mask, causal=causal, cache=cache))
         return self.around_feed(x, self.feed_forward)
 
 
@@ -72,17 +73,23 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """N encoder layers; pre-norm stacks end with one more LayerNorm."""
+    """N encoder layers; pre-norm stacks end with one more LayerNorm. Causal, it is all that a language model needs."""
 
     def __init__(self, layers: Sequence[EncoderLayer], final_norm: nn.LayerNorm | None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = final_norm if final_norm is not None else nn.Identity()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x (B, L, D), mask (B, L) → the last layer (B, L, D)."""
-        for layer in self.layers:
-            x = layer(x, over_keys(mask))
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        caches: Sequence[KeyValueCache] | None = None,
+    ) -> Tensor:
+        """x (B, L, D), mask (B, L) → the last layer (B, L, D); with caches, one a layer, x follows what they hold."""
+        for index, layer in enumerate(self.layers):
+            x = layer(x, over_keys(mask), causal, caches[index] if caches else None)
         return self.norm(x)
 
     def all_layers(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
@@ -92,6 +99,29 @@ class Encoder(nn.Module):
             x = layer(x, over_keys(mask))
             outputs.append(self.norm(x))
         return outputs
+
+
+def build_encoder(
+    layers: int,
+    d_model: int,
+    d_ff: int,
+    heads: int,
+    *,
+    dropout: float,
+    attention_dropout: float,
+    activation: str,
+    norm: str,
+    epsilon: float,
+    positions: Callable[[], AttentionPositions | None] = lambda: None,
+) -> Encoder:
+    """A fresh stack of encoder layers; `positions` makes what each self-attention does about them."""
+
+    def layer() -> EncoderLayer:
+        attention = MultiHeadAttention(d_model, heads, dropout=attention_dropout, positions=positions())
+        feed_forward = FeedForward(d_model, d_ff, activation)
+        return EncoderLayer(attention, feed_forward, lambda: Residual(d_model, dropout, norm, epsilon))
+
+    return Encoder([layer() for _ in range(layers)], nn.LayerNorm(d_model, epsilon) if norm == "pre" else None)
 
 
 class LayerMix(nn.Module):

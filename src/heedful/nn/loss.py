@@ -19,18 +19,18 @@ class _ProjectedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(states.dtype, torch.float32)  # sums in bf16 would lose what they are made of
         total, plain = states.new_zeros(2, dtype=exact).unbind()
         wanted = any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
         vocabulary = weight.size(0)
         for start in range(0, states.size(0), CHUNK):
             rows, answers = states[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = torch.addmm(bias, rows, weight.T)  # (n, V)
+            logits = rows @ weight.T if bias is None else torch.addmm(bias, rows, weight.T)  # (n, V)
             picked = logits.gather(1, answers).to(exact)
             mean = logits.mean(1, keepdim=True, dtype=exact) if smoothing else picked
             peak = logits.amax(1, keepdim=True)
@@ -41,7 +41,7 @@ class _ProjectedLoss(torch.autograd.Function):
             plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
             total = total + (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
-            if grad_states is None or grad_weight is None or grad_bias is None:
+            if grad_states is None or grad_weight is None:
                 continue
             grad = chances.mul_(denominator.reciprocal().to(chances.dtype))
             if smoothing:
@@ -52,7 +52,8 @@ class _ProjectedLoss(torch.autograd.Function):
                 grad_weight.addmm_(grad.T, rows)
             else:
                 grad_weight += grad.T @ rows
-            grad_bias += grad.sum(0, dtype=exact)
+            if grad_bias is not None:
+                grad_bias += grad.sum(0, dtype=exact)
         ctx.grads = (grad_states, grad_weight, grad_bias)
         ctx.mark_non_differentiable(plain)
         return total, plain
@@ -63,19 +64,21 @@ class _ProjectedLoss(torch.autograd.Function):
         states, weight, bias = ctx.grads
         ctx.grads = None
         kind = states.dtype
-        return states.mul_(grad_total), weight.mul_(grad_total).to(kind), bias.mul_(grad_total).to(kind), None, None
+        bias = None if bias is None else bias.mul_(grad_total).to(kind)
+        return states.mul_(grad_total), weight.mul_(grad_total).to(kind), bias, None, None
 
 
 def label_smoothed_loss(
-    states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float = 0.0
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Sums over N positions: the smoothed loss (to train on) and the plain negative log-likelihood (to report).
 
-    states (N, D) are projected by weight (V, D) and bias (V,); targets (N,). The full (N, V) logits never exist.
+    states (N, D) are projected by weight (V, D) and bias (V,), or without a bias; targets (N,). The full (N, V) logits
+    never exist.
     """
     if torch.is_autocast_enabled(states.device.type):
         kind = torch.get_autocast_dtype(states.device.type)
-        states, weight, bias = states.to(kind), weight.to(kind), bias.to(kind)
+        states, weight, bias = states.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
     if not torch.is_grad_enabled():  # a Function sees requires_grad alone and would make gradients for nobody
-        states, weight, bias = states.detach(), weight.detach(), bias.detach()
+        states, weight, bias = states.detach(), weight.detach(), None if bias is None else bias.detach()
     return _ProjectedLoss.apply(states, weight, bias, targets, smoothing)

@@ -35,9 +35,9 @@ class Dropout(nn.Module):
 class Residual(nn.Module):
     """Post-norm: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, d_model: int, dropout: float, norm: str) -> None:
+    def __init__(self, d_model: int, dropout: float, norm: str, epsilon: float = 1e-5) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, epsilon)
         self.dropout = Dropout(dropout)
         self.pre = norm == "pre"
 

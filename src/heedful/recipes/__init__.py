@@ -18,29 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
-from heedful.models.presets import find_preset
-from heedful.models.seq2seq import Seq2SeqConfig
+from heedful.models import config_class
+from heedful.models.presets import PRESETS, find_preset
+from heedful.recipes.jobs import JOBS, Job, PairSettings
 from heedful.text import KINDS
 
 FOLDER = Path(__file__).parent
-METRICS = ("bleu", "chrf", "exact", "loss")
 SCHEDULES = ("inverse-sqrt", "linear", "constant")
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """Where the pairs come from. A TSV or JSONL of pairs is a `source` without a `target`."""
-
-    source: str = ""
-    target: str = ""
-    valid_source: str = ""
-    valid_target: str = ""
-    test_source: str = ""
-    test_target: str = ""
-    generate: str = ""  # a corpus made on the spot instead of files: dates
-    pairs: int = 200_000  # how many training pairs to generate
-    hold_out: int = 1000  # pairs held out for validation when no validation files are given (at most a tenth)
-    max_length: int = 256  # tokens; a longer training pair is dropped and counted
 
 
 @dataclass(frozen=True)
@@ -49,9 +33,9 @@ class TokenizerSettings:
 
     kind: str = "bpe"
     size: int = 8000
-    joint: bool = True  # one vocabulary for both languages, or one each
+    joint: bool = True  # one vocabulary for both languages of a pair, or one each
     file: str = ""  # a ready-made tokenizer.json or BERT vocab.txt instead of training one
-    sample: int = 2_000_000  # pairs a vocabulary is learned from, at most
+    sample: int = 2_000_000  # pairs, lines or texts a vocabulary is learned from, at most
 
 
 @dataclass(frozen=True)
@@ -60,7 +44,8 @@ class TrainingSettings:
 
     steps: int = 10_000
     seed: int = 1
-    batch_tokens: int = 4096  # padded tokens of the longer side, over all workers
+    batch_tokens: int = 4096  # padded tokens (of the longer side), or patches of images, over all workers
+    batch_examples: int = 0  # at most so many examples a batch; 0 sets no limit
     accumulate: int = 1  # batches whose gradients make one step
     workers: int = 0  # processes; 0 picks
     device: str = "auto"
@@ -71,11 +56,12 @@ class TrainingSettings:
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
+    weight_decay: float = 0.0  # share of every matrix taken away at a step, times the learning rate (AdamW)
     clip: float = 1.0  # largest norm of the gradient; 0 never clips
     label_smoothing: float = 0.1
     validate_every: int = 500
-    validate_pairs: int = 1000  # pairs translated at a validation; the end uses all
-    metric: str = "bleu"  # what makes a checkpoint the best: bleu, chrf, exact or loss
+    validate_pairs: int = 1000  # pairs or examples judged at a validation; the end uses all
+    metric: str = ""  # what makes a checkpoint the best; empty is the job's usual one, such as bleu
     patience: int = 0  # validations without a new best before stopping; 0 never stops early
     checkpoint_every: int = 500
     average: int = 5  # the final weights are the mean of this many last checkpoints
@@ -92,13 +78,13 @@ class DecodingSettings:
     validation_beam: int = 1  # while training, where speed matters more
 
 
-MODEL_KEYS = {f.name: f.type for f in dataclasses.fields(Seq2SeqConfig) if not f.name.endswith("_vocab")} | {"preset": "str"}
 SECTIONS: dict[str, Any] = {
-    "data": DataSettings,
     "tokenizer": TokenizerSettings,
     "training": TrainingSettings,
     "decoding": DecodingSettings,
 }
+# Settings of the model section that are not settings of a model: how it comes about.
+ORIGIN = {"kind": str, "preset": str, "pretrained": str}
 
 
 @dataclass(frozen=True)
@@ -108,15 +94,15 @@ class Recipe:
     name: str
     about: str = ""
     task: str = "translation"
-    data: DataSettings = field(default_factory=DataSettings)
+    data: Any = field(default_factory=PairSettings)  # the settings class of the task
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    model: dict[str, Any] = field(default_factory=dict)  # settings of the model, preset worked in
+    model: dict[str, Any] = field(default_factory=dict)  # settings of the model, kind and preset, which is worked in
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
 
     def flat(self) -> dict[str, Any]:
         """`{"data.source": …, "model.heads": …}`"""
-        sections = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS} | {"model": self.model}
+        sections = {name: dataclasses.asdict(getattr(self, name)) for name in ("data", *SECTIONS)} | {"model": self.model}
         order = ("data", "tokenizer", "model", "training", "decoding")
         return {f"{name}.{key}": value for name in order for key, value in sections[name].items()}
 
@@ -157,16 +143,17 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
 def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "recipe") -> Recipe:
     """Check and layer a recipe's content and overrides."""
     top = {"name", "about", "task"}
-    sections = {*SECTIONS, "model"}
-    given: dict[str, dict[str, Any]] = {section: {} for section in sections}
+    sections = {"data", *SECTIONS, "model"}
+    task = str(raw.get("task", "translation"))
+    if task not in JOBS:
+        raise UsageError(f"there is no task '{task}'{did_you_mean(task, JOBS)}")
+    job = JOBS[task]
     for key, value in raw.items():
-        if key in sections:
-            if not isinstance(value, dict):
-                raise UsageError(f"[{key}] must be a section")
-            given[key] = {inner: _check(key, inner, content) for inner, content in value.items()}
-        elif key not in top:
+        if key in sections and not isinstance(value, dict):
+            raise UsageError(f"[{key}] must be a section")
+        if key not in sections | top:
             raise UsageError(f"there is no section '{key}'{did_you_mean(key, sections | top)}")
-    asked: dict[str, dict[str, Any]] = {section: {} for section in sections}
+    written: dict[str, dict[str, str]] = {section: {} for section in sections}
     for override in overrides:
         full, equals, text = override.partition("=")
         section, dot, key = full.partition(".")
@@ -174,44 +161,90 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
             raise UsageError(f"'{override}' is not of the form section.key=value, such as training.steps=1000")
         if section not in sections:
             raise UsageError(f"there is no section '{section}'{did_you_mean(section, sections)}")
-        asked[section][key] = _parse(section, key, text)
+        written[section][key] = text
 
-    renamed = "preset" in asked["model"]
-    preset_name = asked["model"].get("preset", given["model"].get("preset", "base"))
+    raw_model = raw.get("model", {})
+    own_kind = str(raw_model.get("kind", find_preset(str(raw_model.get("preset", job.preset))).kind))
+    asked_preset = written["model"].get("preset")
+    kind = written["model"].get("kind") or (find_preset(asked_preset).kind if asked_preset else own_kind)
+    if kind not in job.kinds:
+        raise UsageError(f"model.kind must be {' or '.join(job.kinds)} for {task}, not '{kind}'")
+    default = job.preset if find_preset(job.preset).kind == kind else next(p for p in PRESETS if PRESETS[p].kind == kind)
+    preset_name = asked_preset or str(raw_model.get("preset", default) if kind == own_kind else default)
     preset = find_preset(preset_name)
+    if preset.kind != kind:
+        raise UsageError(f"preset '{preset_name}' is of the kind {preset.kind}, not {kind}")
+
+    known = _known(job, own_kind)
+    given = {
+        section: {key: _check(known, section, key, value) for key, value in raw.get(section, {}).items()} for section in sections
+    }
+    known = _known(job, kind)
+    asked = {
+        section: {key: _parse(known, section, key, text) for key, text in values.items()} for section, values in written.items()
+    }
+    if kind != own_kind:  # what a recipe says of one kind of model mostly means nothing to another
+        given["model"] = {
+            key: value for key, value in given["model"].items() if key in known["model"] and key not in preset.model
+        }
 
     def layer(section: str, of_preset: Mapping[str, Any]) -> dict[str, Any]:
-        below = [given[section], of_preset] if renamed else [of_preset, given[section]]
+        below = [given[section], of_preset] if asked_preset else [of_preset, given[section]]
         return {**below[0], **below[1], **asked[section]}
 
-    model = {**layer("model", preset.model), "preset": preset_name}
-    if "tie" not in model:
+    shape = {key: value for key, value in preset.model.items() if key not in job.fixed}
+    model = {**layer("model", shape), "kind": kind, "preset": preset_name}
+    if kind in ("seq2seq", "recurrent") and "tie" not in model:
         joint = layer("tokenizer", {}).get("joint", TokenizerSettings.joint)
         model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
+    if model.setdefault("pretrained", ""):
+        # What a recipe says of a fresh model does not count, but what it says beside its own `pretrained` does.
+        model = _from_pretrained(model, (given["model"] if raw_model.get("pretrained") else {}) | asked["model"])
+    data = layer("data", {})
+    if any(data.get(key) for key in FILES) and "generate" not in asked["data"]:
+        data["generate"] = ""  # the user's own files take the place of the recipe's default
     built = {
-        section: kind(**layer(section, preset.training if section == "training" else {})) for section, kind in SECTIONS.items()
+        section: settings(**layer(section, preset.training if section == "training" else {}))
+        for section, settings in SECTIONS.items()
     }
-    recipe = Recipe(
-        str(raw.get("name", name)), str(raw.get("about", "")), str(raw.get("task", "translation")), model=model, **built
-    )
-    _validate(recipe)
+    if not built["training"].metric:
+        built["training"] = dataclasses.replace(built["training"], metric=job.metrics[0])
+    recipe = Recipe(str(raw.get("name", name)), str(raw.get("about", "")), task, job.data(**data), model=model, **built)
+    _validate(recipe, job)
     return recipe
+
+
+FILES = ("source", "valid_source", "test_source", "train", "valid", "test")
+# What may be chosen anew for a model that goes on from pre-trained weights; its shape is settled.
+KEPT = ("dropout", "attention_dropout", "pooling")
+
+
+def _from_pretrained(model: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """The model section of a recipe that goes on from a model directory, which decides the shape."""
+    fixed = [key for key in asked if key not in (*KEPT, *ORIGIN)]
+    if fixed:
+        raise UsageError(f"model.{fixed[0]} cannot be changed: model.pretrained={model['pretrained']} decides it")
+    return {key: value for key, value in model.items() if key in ORIGIN or (key in KEPT and key in asked)}
 
 
 def model_settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe's model section as keyword arguments of the model's config."""
-    return {key: value for key, value in recipe.model.items() if key != "preset"}
+    return {key: value for key, value in recipe.model.items() if key not in ORIGIN}
 
 
-def _type_of(section: str, key: str) -> Any:
-    if section == "model":
-        known: Mapping[str, Any] = typing.get_type_hints(Seq2SeqConfig) | {"preset": str}
-        known = {name: known[name] for name in MODEL_KEYS}
-    else:
-        known = typing.get_type_hints(SECTIONS[section])
-    if key not in known:
-        raise UsageError(f"there is no setting '{section}.{key}'{did_you_mean(key, known)}")
-    return known[key]
+def _known(job: Job, kind: str) -> dict[str, Mapping[str, Any]]:
+    """Section → setting → type."""
+    config = config_class(kind)
+    hints = typing.get_type_hints(config)
+    model = {f.name: hints[f.name] for f in dataclasses.fields(config) if f.name not in job.fixed} | ORIGIN
+    rest = {section: typing.get_type_hints(settings) for section, settings in {"data": job.data, **SECTIONS}.items()}
+    return {"model": model, **rest}
+
+
+def _type_of(known: Mapping[str, Mapping[str, Any]], section: str, key: str) -> Any:
+    if key not in known[section]:
+        raise UsageError(f"there is no setting '{section}.{key}'{did_you_mean(key, known[section])}")
+    return known[section][key]
 
 
 def _plain(kind: Any) -> tuple[type, bool]:
@@ -221,9 +254,9 @@ def _plain(kind: Any) -> tuple[type, bool]:
     return kind, False
 
 
-def _check(section: str, key: str, value: Any) -> Any:
+def _check(known: Mapping[str, Mapping[str, Any]], section: str, key: str, value: Any) -> Any:
     """A value from TOML, of the right type."""
-    kind, optional = _plain(_type_of(section, key))
+    kind, optional = _plain(_type_of(known, section, key))
     if optional and value == "none":
         return None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -233,9 +266,9 @@ def _check(section: str, key: str, value: Any) -> Any:
     return value
 
 
-def _parse(section: str, key: str, text: str) -> Any:
+def _parse(known: Mapping[str, Mapping[str, Any]], section: str, key: str, text: str) -> Any:
     """A value from the command line."""
-    kind, optional = _plain(_type_of(section, key))
+    kind, optional = _plain(_type_of(known, section, key))
     if optional and text.lower() in ("", "none"):
         return None
     try:
@@ -252,53 +285,60 @@ def _kind_name(kind: type) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[kind]
 
 
-def _validate(recipe: Recipe) -> None:
+def _validate(recipe: Recipe, job: Job) -> None:
     """Values that no type can rule out."""
-    training, tokenizer, decoding, data = recipe.training, recipe.tokenizer, recipe.decoding, recipe.data
-    at_least: list[tuple[str, float, float]] = [
-        *((f"training.{key}", getattr(training, key), 1) for key in (
+    training, tokenizer, data = recipe.training, recipe.tokenizer, recipe.data
+    flat = recipe.flat()
+    at_least = {
+        **{f"training.{key}": 1 for key in (
             "steps", "batch_tokens", "accumulate", "warmup", "validate_every", "validate_pairs", "checkpoint_every",
             "average", "log_every",
-        )),
-        *((f"training.{key}", getattr(training, key), 0) for key in (
-            "workers", "learning_rate", "clip", "patience", "seed", "epsilon",
-        )),
-        ("decoding.beam", decoding.beam, 1),
-        ("decoding.validation_beam", decoding.validation_beam, 1),
-        ("decoding.max_extra", decoding.max_extra, 0),
-        ("decoding.length_penalty", decoding.length_penalty, 0),
-        ("data.max_length", data.max_length, 1),
-        ("data.hold_out", data.hold_out, 1),
-        ("data.pairs", data.pairs, 1),
-        ("tokenizer.size", tokenizer.size, 8),
-        ("tokenizer.sample", tokenizer.sample, 1),
-    ]  # fmt: skip
-    for key, value, least in at_least:
-        if not value >= least:
-            raise UsageError(f"{key} must be at least {least}, not {value}")
-    for key, value in recipe.flat().items():
+        )},
+        **{f"training.{key}": 0 for key in (
+            "workers", "learning_rate", "clip", "patience", "seed", "epsilon", "weight_decay", "batch_examples",
+        )},
+        "decoding.beam": 1, "decoding.validation_beam": 1, "decoding.max_extra": 0, "decoding.length_penalty": 0,
+        "data.max_length": 8 if recipe.model["kind"] == "bert" else 1,  # room for the special tokens, a question and a passage
+        "data.hold_out": 1 if isinstance(data.hold_out, int) else 0, "data.pairs": 1,
+        "data.size": 1, "data.channels": 1, "data.crop": 0, "data.mixup": 0, "data.stride": 0, "data.max_answer": 1,
+        "tokenizer.size": 8, "tokenizer.sample": 1,
+    }  # fmt: skip
+    for key, least in at_least.items():
+        if key in flat and not flat[key] >= least:
+            raise UsageError(f"{key} must be at least {least}, not {flat[key]}")
+    for key, value in flat.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{key} must be a finite number, not {value}")
-    for key in ("label_smoothing", "beta1", "beta2"):
-        if not 0.0 <= getattr(training, key) < 1.0:
-            raise UsageError(f"training.{key} must be at least 0 and below 1, not {getattr(training, key)}")
+    shares = ["training.label_smoothing", "training.beta1", "training.beta2", "data.masked"]
+    shares += ["data.hold_out"] if isinstance(data.hold_out, float) else []
+    for key in shares:
+        if key in flat and not 0.0 <= flat[key] < 1.0:
+            raise UsageError(f"{key} must be at least 0 and below 1, not {flat[key]}")
     choices = {
         "tokenizer.kind": (tokenizer.kind, KINDS),
-        "training.metric": (training.metric, METRICS),
+        "training.metric": (training.metric, job.metrics),
         "training.schedule": (training.schedule, SCHEDULES),
         "training.precision": (training.precision, ("auto", "float32", "bf16")),
-        "data.generate": (data.generate, ("", "dates")),
-        "task": (recipe.task, ("translation",)),
+        "data.generate": (data.generate, ("", job.generate)),
+        "data.split": (flat.get("data.split", "spaces"), ("spaces", "words")),
+        "data.channels": (flat.get("data.channels", 3), (1, 3)),
     }
     for key, (chosen, allowed) in choices.items():
         if chosen not in allowed:
-            raise UsageError(f"{key} must be one of {', '.join(a for a in allowed if a)}, not '{chosen}'")
-    if data.generate and (data.source or data.valid_source or data.test_source):
-        raise UsageError(f"data.generate={data.generate} makes its own text; for files use the recipe 'translation'")
-    if recipe.model["tie"] == "all" and not tokenizer.joint:
+            raise UsageError(f"{key} must be one of {', '.join(str(a) for a in allowed if a)}, not '{chosen}'")
+    if data.generate and any(flat.get(f"data.{key}") for key in FILES):
+        raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+    if recipe.model.get("tie") == "all" and not tokenizer.joint:
         raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
     for side in ("", "valid_", "test_"):
-        if getattr(data, f"{side}target") and not getattr(data, f"{side}source"):
+        if flat.get(f"data.{side}target") and not flat[f"data.{side}source"]:
             raise UsageError(f"data.{side}target is given without data.{side}source")
-    # A model of the smallest vocabularies checks every other setting before any work is done.
-    Seq2SeqConfig(8, 8, **model_settings(recipe))
+    if recipe.model["kind"] == "bert" and data.max_length > recipe.model.get("max_positions", data.max_length):
+        raise UsageError(f"data.max_length {data.max_length} is more than model.max_positions {recipe.model['max_positions']}")
+    if not recipe.model["pretrained"]:
+        # A model of the smallest data checks every other setting before any work is done.
+        smallest = {
+            "source_vocab": 8, "target_vocab": 8, "vocab": 8, "classes": 0 if job.head == "pretraining" else 2,
+            "head": job.head, "image_size": flat.get("data.size"), "channels": flat.get("data.channels"),
+        }  # fmt: skip
+        config_class(recipe.model["kind"])(**{key: smallest[key] for key in job.fixed}, **model_settings(recipe))

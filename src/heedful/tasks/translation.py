@@ -1,91 +1,101 @@
-"""Translation as a job for the trainer: its data, its loss, its validation."""
+"""Translation and summarization as jobs for the trainer: pairs in, an encoder–decoder that writes."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from heedful.data.batches import Batch, Position, batches_from, special_ids
-from heedful.data.corpus import Pair
-from heedful.data.prepare import Reporter, load_prepared, prepare
-from heedful.decoding.translator import Translator
-from heedful.evaluation import translation_scores
-from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.data.corpus import Drops, Pair
+from heedful.data.documents import read_summaries
+from heedful.data.prepare import Reporter, load_prepared, prepare, prepare_once, write_pairs
+from heedful.data.topics import write_topic_summaries
+from heedful.errors import UsageError
+from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.loss import label_smoothed_loss
-from heedful.recipes import Recipe, model_settings
-from heedful.training.processes import Processes
+from heedful.pipelines.translator import Summarizer, Translator
+from heedful.recipes import Recipe
+from heedful.tasks.task import Task
 
-SAMPLES = 8
 
-
-class TranslationTask:
+class TranslationTask(Task):
     """Learns to translate from aligned pairs."""
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self.recipe = recipe
-        self.data = load_prepared(folder)
-        source, target = self.data.source_tokenizer, self.data.target_tokenizer
-        self.config = Seq2SeqConfig(source.size, target.size, **model_settings(recipe))
+    unit = "tokens"
 
-    @staticmethod
-    def prepare(recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        """Do once what every process then loads."""
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        self.data = load_prepared(folder)
+        self.valid, self.test = self.data.valid, self.data.test
+        vocabularies = {"source_vocab": self.data.source_tokenizer.size, "target_vocab": self.data.target_tokenizer.size}
+        self.config = self.model_config(**vocabularies)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter)
 
-    def build_model(self) -> Seq2Seq:
-        """Fresh weights, by the recipe's seed."""
-        torch.manual_seed(self.recipe.training.seed)
-        return Seq2Seq(self.config)
+    def pipeline(self, model: Seq2Seq, quick: bool = False) -> Translator:
+        return Translator(model, self.data.source_tokenizer, self.data.target_tokenizer, **self.decoding(quick))
 
-    def translator(self, model: Seq2Seq) -> Translator:
-        """The model as people will use it."""
+    def decoding(self, quick: bool) -> dict[str, Any]:
+        """How to write."""
         decoding = self.recipe.decoding
-        return Translator(
-            model,
-            self.data.source_tokenizer,
-            self.data.target_tokenizer,
-            decoding.beam,
-            decoding.length_penalty,
-            decoding.max_extra,
-        )
+        beam = decoding.validation_beam if quick else decoding.beam
+        return {"beam": beam, "length_penalty": decoding.length_penalty, "max_extra": decoding.max_extra}
 
     def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Batch | None]]:
-        """This process's share of the data from a position on."""
         training = self.recipe.training
         special = special_ids(self.data.source_tokenizer, self.data.target_tokenizer)
-        return batches_from(self.data.train, special, training.batch_tokens, training.seed, position, rank, world)
+        size, most = training.batch_tokens, training.batch_examples
+        return batches_from(self.data.train, special, size, training.seed, position, rank, world, most)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]:
-        """Sums over the batch: the loss to train on, the negative log-likelihood to report; and the target tokens."""
         loss, nll = label_smoothed_loss(*model.training_states(batch), self.recipe.training.label_smoothing)
         return loss, nll, int(batch.target_mask.sum())
 
-    def validate(self, model: Seq2Seq, processes: Processes, everything: bool = False) -> dict[str, Any]:
-        """Scores on the validation pairs: `loss` (per token), `perplexity`, `bleu`, `chrf`, `exact`, and samples."""
-        limit = None if everything else self.recipe.training.validate_pairs
-        beam = None if everything else self.recipe.decoding.validation_beam
-        return self.score(model, self.data.valid[:limit], processes, beam)
 
-    def score(self, model: Seq2Seq, pairs: Sequence[Pair], processes: Processes, beam: int | None = None) -> dict[str, Any]:
-        """Scores of real decoding on any pairs, shared out between the processes."""
-        translator = self.translator(model)
-        mine = pairs[processes.rank :: processes.world]
-        written = translator.translate([source for source, _ in mine], beam)
-        likelihood, tokens = translator.log_likelihood(mine) if mine else (0.0, 0)
-        parts = processes.gather((written, likelihood, tokens))
-        hypotheses = [""] * len(pairs)
-        for rank, (texts, _, _) in enumerate(parts):
-            hypotheses[rank :: processes.world] = texts
-        loss = -sum(part[1] for part in parts) / max(1, sum(part[2] for part in parts))
-        shown = list(zip(pairs, hypotheses, strict=True))[:SAMPLES]
-        return {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
-            **translation_scores(hypotheses, [target for _, target in pairs]),
-            "samples": [{"source": s, "reference": r, "translation": t} for (s, r), t in shown],
-        }
+@dataclass(frozen=True)
+class SummaryFile:
+    """A JSONL of documents and summaries in the place of a parallel corpus."""
+
+    path: Path
+    target: None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.path]
+
+    def read(self, drops: Drops) -> Iterator[Pair]:
+        """Every usable (document, summary)."""
+        return read_summaries(self.path, drops)
+
+
+class SummarizationTask(TranslationTask):
+    """Learns to write summaries of documents, whose ends are cut off where they are too long."""
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
+        data, seed = recipe.data, recipe.training.seed
+        if not data.generate and not data.train:
+            raise UsageError('no training text: give data.train=FILE, a JSONL of {"document": …, "summary": …}')
+        named = {"train": data.train, "valid": data.valid, "test": data.test}
+        paths = [Path(path) for path in named.values() if path]
+        paths += [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
+        settings = {"seed": seed, "data": vars(data), "tokenizer": vars(recipe.tokenizer)}
+
+        def make(temporary: Path) -> dict[str, Any]:
+            made = write_topic_summaries(temporary, seed) if data.generate else {k: Path(v) for k, v in named.items() if v}
+            files = {
+                "" if split == "train" else f"{split}_": SummaryFile(made[split]) if split in made else None for split in named
+            }
+            return write_pairs(files, data, recipe.tokenizer, temporary, reporter, cut=True)
+
+        prepare_once(settings, paths, folder, reporter, make)
+
+    def pipeline(self, model: Seq2Seq, quick: bool = False) -> Summarizer:
+        settings = {**self.decoding(quick), "max_length": self.recipe.data.max_length}
+        return Summarizer(model, self.data.source_tokenizer, self.data.target_tokenizer, **settings)

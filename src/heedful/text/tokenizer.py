@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -22,32 +22,42 @@ ALIASES = {
     "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
 }
+MASKS = ("[MASK]", "<mask>")  # of a masked language model; other vocabularies need none
 
 
 class Tokenizer:
     """Text ↔ token ids, around one Hugging Face `tokenizers` object. Ids never contain the special tokens by themselves."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, roles: Mapping[str, str] | None = None) -> None:
+        """`roles` names the token of a role (pad, unk, bos, eos) where it is not the usual one."""
         self.backend = backend
+        self.roles = dict(roles or {})
         backend.no_padding()
         backend.no_truncation()
         # Text that happens to contain "</s>" is text, not the end of the sentence.
         backend.encode_special_tokens = True
         found: dict[str, int] = {}
-        for role, names in ALIASES.items():
+        for role, usual in ALIASES.items():
+            names = (self.roles[role],) if role in self.roles else usual
             name = next((name for name in names if backend.token_to_id(name) is not None), None)
             if name is None:
                 name = names[0]
                 backend.add_special_tokens([AddedToken(name, special=True)])
             found[role] = int(backend.token_to_id(name) or 0)
         self.pad, self.unk, self.bos, self.eos = found["pad"], found["unk"], found["bos"], found["eos"]
+        masks = [backend.token_to_id(name) for name in MASKS]
+        self.mask: int | None = next((index for index in masks if index is not None), None)
 
     @classmethod
-    def train(cls, kind: str, texts: Iterable[str], size: int, tags: Sequence[str] = ()) -> Tokenizer:
-        """Learn a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>."""
+    def train(cls, kind: str, texts: Iterable[str], size: int, tags: Sequence[str] = (), masked: bool = False) -> Tokenizer:
+        """Learn a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>.
+
+        `masked` adds the special token [MASK].
+        """
         if kind not in KINDS:
             raise UsageError(f"tokenizer.kind must be one of {', '.join(KINDS)}, not '{kind}'")
-        specials = [AddedToken(name, special=True, normalized=False) for name in SPECIALS]
+        names = (*SPECIALS, MASKS[0]) if masked else SPECIALS
+        specials = [AddedToken(name, special=True, normalized=False) for name in names]
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         learned = size - len(tags)  # the tags are added last
         least = len(specials) + (len(alphabet) if kind == "bpe" else 2)
@@ -71,8 +81,8 @@ class Tokenizer:
             counts: Counter[str] = Counter()
             for text in texts:
                 counts.update(text)
-            kept = sorted(character for character, _ in counts.most_common(learned - len(SPECIALS)))
-            vocabulary = {token: index for index, token in enumerate([*SPECIALS, *kept])}
+            kept = sorted(character for character, _ in counts.most_common(learned - len(names)))
+            vocabulary = {token: index for index, token in enumerate([*names, *kept])}
             backend = Backend(models.WordLevel(vocabulary, unk_token="<unk>"))
             backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
             backend.decoder = decoders.Fuse()
@@ -81,15 +91,15 @@ class Tokenizer:
         return cls(backend)
 
     @classmethod
-    def load(cls, path: str | Path) -> Tokenizer:
+    def load(cls, path: str | Path, roles: Mapping[str, str] | None = None) -> Tokenizer:
         """From a `tokenizer.json`, or from a BERT `vocab.txt`."""
         path = Path(path)
         if not path.is_file():
             raise HeedfulError(f"there is no tokenizer file {path}")
         try:
             if path.suffix == ".txt":
-                return cls(_bert(path))
-            return cls(Backend.from_str(path.read_text(encoding="utf-8")))
+                return cls(_bert(path), roles)
+            return cls(Backend.from_str(path.read_text(encoding="utf-8")), roles)
         except HeedfulError:
             raise
         except Exception as error:  # the library raises bare Exception
@@ -111,6 +121,21 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The same for many texts, in parallel where the library can."""
         return [list(e.ids) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Text → ids, and for each the characters [start, end) of the text that it stands for."""
+        found = self.backend.encode(text, add_special_tokens=False)
+        return list(found.ids), [(int(start), int(end)) for start, end in found.offsets]
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Words already split → ids, and for each the number of the word it belongs to."""
+        rows = self.encode_batch([word if not number or not self.spaced else f" {word}" for number, word in enumerate(words)])
+        return [token for row in rows for token in row], [number for number, row in enumerate(rows) for _ in row]
+
+    @property
+    def spaced(self) -> bool:
+        """Whether a word's tokens tell that a space stands before it, as in byte-level BPE."""
+        return isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids → text, special tokens left out."""

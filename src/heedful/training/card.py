@@ -4,42 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.models.seq2seq import Seq2Seq
+from heedful.evaluation.names import shown_scores
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress
 
+VERBS = {
+    "translation": 'heedful translate THIS_DIRECTORY "some text"',
+    "summarization": "heedful summarize THIS_DIRECTORY --input documents.txt",
+    "language-model": 'heedful generate THIS_DIRECTORY "Once upon a time"',
+    "bert-pretraining": 'heedful fill THIS_DIRECTORY "a word is [MASK] here"',
+    "classification": 'heedful classify THIS_DIRECTORY "some text"',
+    "tagging": 'heedful tag THIS_DIRECTORY "some text"',
+    "question-answering": 'heedful answer THIS_DIRECTORY "a question?" --passage passage.txt',
+    "image-classification": "heedful classify THIS_DIRECTORY image.png",
+}
+
 
 def model_card(
-    recipe: Recipe, model: Seq2Seq, progress: Progress, scores: dict[str, dict[str, Any]], which: str, processes: int
+    recipe: Recipe,
+    model: Any,
+    progress: Progress,
+    scores: dict[str, dict[str, Any]],
+    which: str,
+    processes: int,
+    unit: str,
 ) -> str:
     """Markdown for people."""
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
         f"# {recipe.name} ({which})",
         "",
-        f"{recipe.about or 'A translation model.'}" + " Made with heedful.",
+        f"{recipe.about or 'A model.'}" + " Made with heedful.",
         "",
         "```",
-        'heedful translate THIS_DIRECTORY "some text"',
+        VERBS[recipe.task],
         "```",
         "",
         "| | |",
         "|---|---|",
         f"| task | {recipe.task} |",
         f"| parameters | {parameters:,} |",
-        f"| preset | {recipe.model['preset']} |",
+        f"| began as | {recipe.model['pretrained'] or recipe.model['preset']} |",
         f"| steps | {progress.step:,} of {recipe.training.steps:,} |",
-        f"| target tokens trained on | {progress.tokens:,} |",
+        f"| {unit} trained on | {progress.tokens:,} |",
         f"| training time | {progress.seconds / 60:.1f} minutes, {processes} process(es) |",
         f"| seed | {recipe.training.seed} |",
     ]
-    if recipe.data.source:
-        lines.append(f"| trained on | {recipe.data.source} {recipe.data.target} |")
-    lines += ["", "| held-out | BLEU | chrF | exact match | perplexity |", "|---|---|---|---|---|"]
+    files = [recipe.flat().get(f"data.{key}") for key in ("source", "target", "train", "generate")]
+    lines.append(f"| trained on | {' '.join(name for name in files if name)} |")
+    names = shown_scores(next(iter(scores.values())))
+    lines += ["", f"| held-out | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
     for split, found in scores.items():
-        lines.append(
-            f"| {split} | {found['bleu']:.2f} | {found['chrf']:.2f} | {found['exact']:.2f} % | {found['perplexity']:.3f} |"
-        )
+        lines.append(f"| {split} | {' | '.join(shown_scores(found).values())} |")
     first = next(iter(scores.values()))
-    lines += ["", f"BLEU: `{first['bleu_signature']}`, chrF: `{first['chrf_signature']}` (sacreBLEU)."]
+    if "bleu_signature" in first:
+        lines += ["", f"BLEU: `{first['bleu_signature']}`, chrF: `{first['chrf_signature']}` (sacreBLEU)."]
     return "\n".join(lines) + "\n"

@@ -25,12 +25,15 @@ class FlatParameters:
         self.reduced = torch.zeros(count + extra, dtype=some.dtype, device=some.device)
         self.gradient = self.reduced[:count]
         self.values.grad = self.gradient
+        self.matrices: list[Tensor] = []
         start = 0
         for parameter in parameters.values():
             end = start + parameter.numel()
             place = self.values.data[start:end].view_as(parameter)
             place.copy_(parameter.data)
             parameter.data = place
+            if place.dim() > 1:
+                self.matrices.append(place)
             parameter.grad = self.gradient[start:end].view_as(parameter)
             start = end
 
@@ -38,3 +41,8 @@ class FlatParameters:
         """Set every parameter of the model from one vector."""
         with torch.no_grad():
             self.values.copy_(values)
+
+    def decay(self, share: float) -> None:
+        """Take a share of every matrix away (AdamW's weight decay); vectors, such as biases and gains, keep theirs."""
+        with torch.no_grad():
+            torch._foreach_mul_(self.matrices, 1.0 - share)

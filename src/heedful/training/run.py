@@ -14,11 +14,12 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from heedful.decoding.translator import Translator
 from heedful.errors import HeedfulError, UsageError
 from heedful.files import disk_is_full, write_text
+from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks import task_class
+from heedful.tasks.task import Task
 from heedful.training.card import model_card
 from heedful.training.device import pick_device
 from heedful.training.log import MetricsLog
@@ -84,7 +85,7 @@ def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
     if finished_results(run) is not None:
         screen.say(f"{run} is finished; delete it or give another --run to train again")
         return recipe
-    TranslationTask.prepare(recipe, run / "data", screen)
+    task_class(recipe.task).prepare(recipe, run / "data", screen)
     screen.close()
     path = run / "recipe.toml"
     if not path.exists():  # only now: a mistake in the data leaves nothing behind that would be in the way
@@ -140,18 +141,19 @@ def work(run: Path, processes: Processes, device: str) -> None:
 
 
 def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
-    task = TranslationTask(recipe, run / "data")
+    task = task_class(recipe.task)(recipe, run / "data")
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
         total = sum(p.numel() for p in trainer.model.parameters())
-        screen.say(f"model: {recipe.model['preset']}, {total:,} parameters, on {trainer.device}")
+        origin = recipe.model["pretrained"] or recipe.model["preset"]
+        screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device}")
     if trainer.resume():
         screen.say(f"continuing from step {trainer.progress.step:,}")
     log = MetricsLog(run, trainer.progress.step) if processes.first else None
 
     def on_best(scores: dict[str, Any]) -> None:
-        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best", processes.world)
-        task.translator(trainer.model).save(run / "best", card)
+        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best", processes.world, task.unit)
+        task.pipeline(trainer.model).save(run / "best", card)
 
     try:
         with _stoppable(trainer):
@@ -166,36 +168,34 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     return _finish(recipe, run, trainer, task, processes, screen)
 
 
-def _finish(
-    recipe: Recipe, run: Path, trainer: Trainer, task: TranslationTask, processes: Processes, screen: Screen
-) -> dict[str, Any]:
+def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes, screen: Screen) -> dict[str, Any]:
     """Average, score both models on everything held out, write cards, results and report."""
     used = trainer.average_last()
     final = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
     screen.say(f"final model: {final}")
     if processes.first:
-        task.translator(trainer.model).save(run / "final", "")
+        task.pipeline(trainer.model).save(run / "final", "")
     processes.gather(None)  # both models are written
     results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
-    tick = screen.track("scoring the best and the final model", 4 if task.data.test else 2)
+    tick = screen.track("scoring the best and the final model", 4 if task.test else 2)
     for name in ("final", "best"):
-        translator = Translator.load(run / name, trainer.device)
-        scores = {"validation": task.validate(translator.model, processes, everything=True)}
+        pipeline = load_pipeline(run / name, trainer.device)
+        scores = {"validation": task.validate(pipeline.model, processes, everything=True)}
         tick(1)
-        if task.data.test:
-            scores["test"] = task.score(translator.model, task.data.test, processes)
+        if task.test:
+            scores["test"] = task.score(pipeline.model, task.test, processes)
             tick(1)
         if processes.first:
             progress, which = trainer.progress, f"final, {final}"
             if name == "best":
                 progress, which = replace(progress, step=progress.best_step), f"best by {recipe.training.metric}"
-            translator.save(run / name, model_card(recipe, translator.model, progress, scores, which, processes.world))
+            pipeline.save(run / name, model_card(recipe, pipeline.model, progress, scores, which, processes.world, task.unit))
         results[name] = {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
         results["samples"] = scores.get("test", scores["validation"])["samples"]
     if processes.first:
         from heedful.explain.report import write_report
 
-        write_report(run, results, Translator.load(run / "best"))
+        write_report(run, results, load_pipeline(run / "best"), (task.test or task.valid)[:8], task.unit)
         write_text(run / "results.json", json.dumps(results, ensure_ascii=False, indent=1))
     return results
 

@@ -49,10 +49,10 @@ class Screen:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, completed=step)
 
-    def report(self, step: int, steps: int, loss: float, rate: float, seconds_left: float) -> None:
-        """How training goes: loss, tokens a second, time to go."""
+    def report(self, step: int, steps: int, loss: float, rate: float, unit: str, seconds_left: float) -> None:
+        """How training goes: loss, tokens (or what else it learns from) a second, time to go."""
         left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
-        note = f"loss {loss:.3f}  {rate:,.0f} tokens/s  ETA {left}"
+        note = f"loss {loss:.3f}  {rate:,.0f} {unit}/s  ETA {left}"
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, note=note)
         else:

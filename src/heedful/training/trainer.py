@@ -10,16 +10,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.batches import Batch, Position, Prefetch
+from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
-from heedful.models.seq2seq import Seq2Seq
+from heedful.evaluation.names import goodness, one_line
 from heedful.recipes import Recipe
+from heedful.tasks.task import Task
 from heedful.training.checkpoint import (
     DamagedCheckpoint,
     Progress,
@@ -36,18 +37,6 @@ from heedful.training.schedule import learning_rate
 from heedful.training.screen import Screen
 
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
-
-
-class Task(Protocol):
-    """A job the trainer can do; see `tasks/`."""
-
-    def build_model(self) -> Seq2Seq: ...
-
-    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Batch | None]]: ...
-
-    def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]: ...
-
-    def validate(self, model: Seq2Seq, processes: Processes, everything: bool = False) -> dict[str, Any]: ...
 
 
 class Trainer:
@@ -148,7 +137,7 @@ class Trainer:
         finally:
             data.close()
 
-    def step(self, data: Iterator[tuple[Position, Batch | None]], window: Window) -> bool:
+    def step(self, data: Iterator[tuple[Position, Any]], window: Window) -> bool:
         """One optimizer step over `accumulate` batches; returns whether someone asked to stop."""
         s, p, flat = self.settings, self.progress, self.flat
         seed = np.random.SeedSequence([s.seed, p.step, self.processes.rank]).generate_state(1, np.uint64)[0]
@@ -177,6 +166,8 @@ class Trainer:
             shrink = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
             flat.gradient.mul_(shrink / count)  # the mean over the tokens of all processes, clipped
             self.optimizer.param_groups[0]["lr"] = self.rate
+            if s.weight_decay:
+                flat.decay(s.weight_decay * self.rate)
             self.optimizer.step()
             window.add(total, nll_total, count, norm)
         else:
@@ -206,21 +197,20 @@ class Trainer:
             extra = {"learning_rate": self.rate, "epoch": p.epoch, "tokens": p.tokens, "skipped": p.skipped}
             log.write("train", p.step, {**values, **extra, "seconds": round(p.seconds, 3)})
         left = values["seconds_per_step"] * (self.settings.steps - p.step)
-        self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], left)
+        self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], self.task.unit, left)
 
     def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
-        """Score on held-out pairs by real decoding, and remember whether it is the best so far."""
+        """Score on held-out examples with the model at work, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
         scores = self.task.validate(self.model, self.processes)
-        score = -scores["loss"] if metric == "loss" else scores[metric]
+        score = goodness(scores, metric)
         better = p.best is None or score > p.best
         p.best, p.best_step, p.stale = (score, p.step, 0) if better else (p.best, p.best_step, p.stale + 1)
         if log is not None:
             log.write("valid", p.step, scores)
-        told = f"loss {scores['loss']:.3f}  BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  exact {scores['exact']:.1f} %"
-        self.screen.say(f"step {p.step:,}  validation: {told}{'  (best)' if better else ''}")
+        self.screen.say(f"step {p.step:,}  validation: {one_line(scores)}{'  (best)' if better else ''}")
         for sample in scores["samples"][:2]:
-            self.screen.say(f"    {sample['source']}  →  {sample['translation']}")
+            self.screen.say(f"    {on_a_line(sample['input'])}  →  {on_a_line(sample['output'])}")
         if better and self.processes.first:
             on_best(scores)
         return better
@@ -244,6 +234,12 @@ class Trainer:
         if total is not None and used > 1:
             self.flat.load((total / used).to(self.flat.values))
         return used
+
+
+def on_a_line(text: str, longest: int = 100) -> str:
+    """A text without line breaks, cut where it would fill the screen."""
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 class Window:

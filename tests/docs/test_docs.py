@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, write_pairs
-from heedful.recipes import MODEL_KEYS, load_recipe, resolve
+from heedful.models import KINDS, config_class
+from heedful.models.presets import PRESETS
+from heedful.recipes import ORIGIN, SECTIONS, load_recipe
+from heedful.recipes.jobs import JOBS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(ROOT.glob("docs/*.md"))
@@ -24,12 +28,35 @@ def test_python_in_the_documents_runs(path: Path) -> None:
         exec(compile(block, str(path), "exec"), names)
 
 
-def test_every_setting_is_explained() -> None:
+def every_setting() -> dict[str, set[str]]:
+    """Section → every setting that any job or kind of model has there."""
+
+    def names(settings: type) -> set[str]:
+        return {field.name for field in dataclasses.fields(settings)}
+
+    fixed = {key for job in JOBS.values() for key in job.fixed}
+    model = set().union(*(names(config_class(kind)) for kind in KINDS)) - fixed | set(ORIGIN)
+    data = set().union(*(names(job.data) for job in JOBS.values()))
+    return {"data": data, "model": model, **{section: names(settings) for section, settings in SECTIONS.items()}}
+
+
+@pytest.mark.parametrize("section", ["data", "tokenizer", "model", "training", "decoding"])
+def test_every_setting_is_explained_in_its_section(section: str) -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    known = [*resolve({}).flat(), *(f"model.{key}" for key in MODEL_KEYS)]
-    named = set(re.findall(r"`([a-z_0-9]+)`", text))
-    missing = [key for key in known if key.split(".", 1)[1] not in named]
-    assert not missing
+    (page,) = [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if part.startswith(f"{section}\n")]
+    assert not every_setting()[section] - set(re.findall(r"`([a-z_0-9]+)`", page))
+
+
+def test_every_preset_is_named() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert not [preset for preset in PRESETS if f"`{preset}`" not in text]
+
+
+@pytest.mark.parametrize("task", JOBS)
+def test_every_job_is_explained_with_its_format_and_its_metrics(task: str) -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert f"`{task}`" in text
+    assert all(f"`{metric}`" in text for metric in JOBS[task].metrics)
 
 
 def commands() -> list[str]:

@@ -1,0 +1,25 @@
+"""`heedful import`: someone else's model becomes one of heedful's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+`heedful import downloads/all-MiniLM-L6-v2 minilm`
+
+`heedful import downloads/gpt2 gpt2 && heedful generate gpt2 "Once upon a time"`
+"""
+
+
+def import_(
+    model: Annotated[Path, typer.Argument(help="A Hugging Face directory: config.json, *.safetensors, tokenizer files.")],
+    out: Annotated[Path, typer.Argument(help="The model directory to write.")],
+) -> None:
+    """Read a Hugging Face model (BERT, sentence encoders, GPT-2, ViT, Marian). Nothing in it is executed."""
+    from heedful.interop.huggingface import import_huggingface
+
+    typer.echo(import_huggingface(model, out))

@@ -1,0 +1,94 @@
+"""Labelled examples of any job: read from files or made on the spot, some held out, the others tokenised into a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.data.corpus import Drops
+from heedful.data.prepare import Reporter, prepare_once
+from heedful.data.splits import hash_of
+from heedful.data.store import Rows, write_rows
+from heedful.errors import HeedfulError, UsageError
+
+SPLITS = ("train", "valid", "test")
+Reader = Callable[[Path, Drops], Iterator[Any]]
+Maker = Callable[[Path, int], dict[str, Path]]
+
+
+def prepare_examples(
+    data: Any,
+    settings: dict[str, Any],
+    seed: int,
+    extra_paths: Sequence[Path],
+    folder: Path,
+    reporter: Reporter,
+    read: Reader,
+    generate: Maker,
+    text_of: Callable[[Any], str],
+    write: Callable[[list[Any], Path], dict[str, Any]],
+) -> None:
+    """Make `folder` hold the examples of these settings, unless it already does.
+
+    `read` reads a user's file, `generate` writes the default ones. `text_of` is what may not stand on both sides of the
+    split. `write` puts the training examples into a folder and returns what the manifest must know.
+    """
+    named = {split: getattr(data, split) for split in SPLITS}
+    if not data.generate and not data.train:
+        raise UsageError("no training examples: give data.train=FILE")
+    paths = [Path(path) for path in named.values() if path]
+
+    def make(temporary: Path) -> dict[str, Any]:
+        files = generate(temporary, seed) if data.generate else {split: Path(path) for split, path in named.items() if path}
+        drops = Drops()
+        reporter.track("reading the examples", None)
+        examples = {split: list(read(path, drops)) for split, path in files.items()}
+        if "valid" not in examples:
+            examples["train"], examples["valid"] = hold_out(examples["train"], text_of, data.hold_out)
+            reporter.say(f"data: {len(examples['valid']):,} examples held out for validation")
+        facts = write(examples["train"], temporary)
+        for split in ("valid", "test"):
+            rows = [list(vars(e).values()) if hasattr(e, "__dataclass_fields__") else e for e in examples.get(split, [])]
+            (temporary / f"{split}.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+        summary = f"{len(examples['train']):,} examples"
+        reporter.say(f"data: {summary} to train on")
+        if drops.counts:
+            reporter.say(f"data: {drops.describe()}")
+        return {"summary": summary, "dropped": dict(drops.counts), **facts}
+
+    prepare_once({"seed": seed, "data": vars(data), **settings}, [*paths, *extra_paths], folder, reporter, make)
+
+
+def hold_out(examples: list[Any], text_of: Callable[[Any], str], wanted: int) -> tuple[list[Any], list[Any]]:
+    """(training, held-out): those whose texts have the smallest hashes, at most a tenth; a repeated text is on one side."""
+    wanted = max(1, min(wanted, len(examples) // 10))
+    hashes = [hash_of(text_of(example)) for example in examples]
+    limit = sorted(hashes)[wanted - 1]
+    held = [example for example, value in zip(examples, hashes, strict=True) if value <= limit]
+    kept = [example for example, value in zip(examples, hashes, strict=True) if value > limit]
+    if not kept:
+        raise HeedfulError("the examples are too few or too alike to hold some out for validation; give data.valid=FILE")
+    return kept, held
+
+
+def held_examples(folder: Path, split: str) -> list[Any]:
+    """The held-out examples of a prepared folder."""
+    found: list[Any] = json.loads((folder / f"{split}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def write_in_groups(folder: Path, rows: Iterator[Rows], size: int = 4096) -> int:
+    """Write rows of ids one by one; returns how many."""
+
+    def groups() -> Iterator[list[Rows]]:
+        group: list[Rows] = []
+        for row in rows:
+            group.append(row)
+            if len(group) == size:
+                yield group
+                group = []
+        yield group
+
+    return write_rows(folder, groups())

@@ -1,0 +1,95 @@
+"""Questions on passages with their answers, from the JSON of SQuAD v1.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.data.corpus import Drops, read_lines, whole_text
+from heedful.data.reading import at_least_one, is_broken
+from heedful.errors import HeedfulError
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question on a passage and every answer people gave: the text and the character it begins at."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+
+
+def read_squad(path: Path, drops: Drops) -> Iterator[Question]:
+    """Every usable question, in order; the others are counted in `drops`.
+
+    An answer that does not stand where it says is put right when it stands in the passage just once; otherwise its
+    question is dropped. So is a question without an answer, which SQuAD 2.0 has.
+    """
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise HeedfulError(f"{path} line {error.lineno} is not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise HeedfulError(f"{path} is not JSON that can be read: it is nested too deeply") from error
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list):
+        raise HeedfulError(f'{path} is not in the format of SQuAD v1.1: it needs an object with a list "data"')
+    yield from at_least_one(_questions(articles, path.name, drops), "question", path, drops)
+
+
+def _questions(articles: list[Any], name: str, drops: Drops) -> Iterator[Question]:
+    for a, article in enumerate(articles):
+        for p, paragraph in enumerate(_list(article, "paragraphs", f"{name} data[{a}]", drops)):
+            where = f"{name} data[{a}].paragraphs[{p}]"
+            for q, entry in enumerate(_list(paragraph, "qas", where, drops)):
+                question = _question(entry, paragraph.get("context"), f"{where}.qas[{q}]", drops)
+                if question:
+                    yield question
+
+
+def _list(holder: Any, key: str, where: str, drops: Drops) -> list[Any]:
+    found = holder.get(key) if isinstance(holder, dict) else None
+    if not isinstance(found, list):
+        drops.add(f'without a list "{key}"', where)
+        return []
+    return found
+
+
+def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | None:
+    """The question in an entry of "qas", or None and a drop."""
+    entry = entry if isinstance(entry, dict) else {}
+    name, question, given = entry.get("id"), entry.get("question"), entry.get("answers")
+    if not isinstance(name, (str, int)) or not isinstance(question, str) or not isinstance(context, str):
+        drops.add('without "id", "question" and "context"', where)
+    elif not question.strip() or not context.strip():
+        drops.add("empty", where)
+    elif is_broken(question) or is_broken(context):
+        drops.add("with control characters", where)
+    elif not isinstance(given, list) or not given:
+        drops.add("without an answer", where)
+    else:
+        answers = tuple(_answer(answer, context) for answer in given)
+        if None not in answers:
+            return Question(
+                str(name),
+                whole_text(question),
+                whole_text(context),
+                tuple((whole_text(text), at) for text, at in filter(None, answers)),
+            )
+        drops.add("with an answer that is not in the passage once", where)
+    return None
+
+
+def _answer(answer: Any, context: str) -> tuple[str, int] | None:
+    """(text, begin) such that the text stands there, or None."""
+    text, begin = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
+    if not isinstance(text, str) or not text.strip():
+        return None
+    if isinstance(begin, int) and begin >= 0 and context.startswith(text, begin):
+        return text, begin
+    found = context.find(text)
+    return (text, found) if found >= 0 and context.find(text, found + 1) < 0 else None

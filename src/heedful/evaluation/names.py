@@ -1,0 +1,45 @@
+"""What each score is called and how it is written, everywhere a person meets it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# In the order they are shown. Per cent unless the pattern says otherwise.
+SHOWN = {
+    "bleu": ("BLEU", "{:.2f}"),
+    "chrf": ("chrF", "{:.2f}"),
+    "rouge1": ("ROUGE-1", "{:.2f}"),
+    "rouge2": ("ROUGE-2", "{:.2f}"),
+    "rougeL": ("ROUGE-L", "{:.2f}"),
+    "accuracy": ("accuracy", "{:.2f} %"),
+    "top5": ("top-5", "{:.2f} %"),
+    "macro_f1": ("macro-F1", "{:.2f} %"),
+    "exact": ("exact match", "{:.2f} %"),
+    "f1": ("F1", "{:.2f} %"),
+    "precision": ("precision", "{:.2f} %"),
+    "recall": ("recall", "{:.2f} %"),
+    "masked_accuracy": ("masked words right", "{:.2f} %"),
+    "next_accuracy": ("next sentence right", "{:.2f} %"),
+    "perplexity": ("perplexity", "{:.3f}"),
+    "bits_per_byte": ("bits per byte", "{:.3f}"),
+    "loss": ("loss", "{:.4f}"),
+}
+LOWER_IS_BETTER = ("perplexity", "bits_per_byte", "loss")
+
+
+def shown_scores(scores: dict[str, Any]) -> dict[str, str]:
+    """Name → value as people read them, of the scores that there are; the loss only where nothing else stands for it."""
+    found = {label: pattern.format(scores[key]) for key, (label, pattern) in SHOWN.items() if key in scores}
+    if "perplexity" in scores:
+        found.pop("loss", None)
+    return found
+
+
+def one_line(scores: dict[str, Any]) -> str:
+    """`BLEU 31.40  chrF 55.20  exact match 8.10 %  perplexity 5.120`"""
+    return "  ".join(f"{label} {value}" for label, value in shown_scores(scores).items())
+
+
+def goodness(scores: dict[str, Any], metric: str) -> float:
+    """A score that grows as the model gets better."""
+    return float(-scores[metric] if metric in LOWER_IS_BETTER else scores[metric])

@@ -1,0 +1,149 @@
+"""BERT: bare, for pre-training, for sequences, for tokens and for questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError, did_you_mean
+from heedful.interop.links import Link, linear, read_linked, write_linked
+from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.models.bert import BertConfig
+
+# Their class → our head and task, and the name of the classifier's tensors.
+ARCHITECTURES = {
+    "BertModel": ("none", "embedding", ""),
+    "BertForPreTraining": ("pretraining", "bert-pretraining", ""),
+    "BertForMaskedLM": ("pretraining", "bert-pretraining", ""),
+    "BertForSequenceClassification": ("sequence", "classification", "classifier"),
+    "BertForTokenClassification": ("token", "tagging", "classifier"),
+    "BertForQuestionAnswering": ("token", "question-answering", "qa_outputs"),
+}
+PREFIX = "bert."
+POOLER, NEXT = "pooler.dense", "cls.seq_relationship"
+# Parts of our pre-training model that theirs may lack. They are zeros then, and zeros are not written again: BertForMaskedLM
+# has neither a pooler nor a judgement of the next sentence. No training leaves zeros behind.
+OPTIONAL = {"pooler": POOLER, "next_sentence": NEXT}
+
+
+def links(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[Link]:
+    """Every weight of the encoder and of its head."""
+    words = f"{prefix}embeddings.word_embeddings.weight"
+    head = "cls.predictions"
+    found = [
+        Link("embedding.weight", (words,), copies=(f"{head}.decoder.weight",) if config.head == "pretraining" else ()),
+        Link("embedding.positions.table", (f"{prefix}embeddings.position_embeddings.weight",)),
+        Link("embedding.segments", (f"{prefix}embeddings.token_type_embeddings.weight",)),
+        *linear("embedding.norm", f"{prefix}embeddings.LayerNorm"),
+    ]
+    for number in range(config.layers):
+        ours, theirs = f"encoder.layers.{number}", f"{prefix}encoder.layer.{number}"
+        parts = [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")]
+        found += linear(f"{ours}.self_attention.project_in", *parts)
+        found += linear(f"{ours}.self_attention.project_out", f"{theirs}.attention.output.dense")
+        found += linear(f"{ours}.around_self.norm", f"{theirs}.attention.output.LayerNorm")
+        found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.intermediate.dense")
+        found += linear(f"{ours}.feed_forward.project_out", f"{theirs}.output.dense")
+        found += linear(f"{ours}.around_feed.norm", f"{theirs}.output.LayerNorm")
+    if config.pooling == "cls" and config.head != "token":
+        found += linear("pooler", f"{prefix}{POOLER}")
+    if config.head == "pretraining":
+        found += linear("masked_language.dense", f"{head}.transform.dense")
+        found += linear("masked_language.norm", f"{head}.transform.LayerNorm")
+        found.append(Link("masked_language.bias", (f"{head}.bias",), copies=(f"{head}.decoder.bias",)))
+        found += linear("next_sentence", NEXT)
+    if classifier:
+        found += linear("classifier", classifier)
+    return found
+
+
+def without(links: list[Link], parts: list[str]) -> list[Link]:
+    """All links but those of these parts of our model."""
+    return [link for link in links if link.ours.split(".")[0] not in parts]
+
+
+def find_architecture(settings: Settings) -> str:
+    """The class of transformers that the model is of."""
+    name = settings.architecture("BertModel")
+    if name not in ARCHITECTURES:
+        raise HeedfulError(
+            f"{settings.origin} describes a {name}, which heedful does not read{did_you_mean(name, ARCHITECTURES)}"
+        )
+    return name
+
+
+def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[BertConfig, dict[str, Tensor]]:
+    """A BERT's settings and tensors → ours. Dropout before a classifier, used in training alone, is that of the layers."""
+    architecture = find_architecture(settings)
+    head, _, classifier = ARCHITECTURES[architecture]
+    settings.require(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    if architecture == "BertForSequenceClassification":
+        settings.require(problem_type="single_label_classification")
+    tensors = {modern(name): tensor for name, tensor in tensors.items() if not name.endswith("embeddings.position_ids")}
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # a file of the bare model has none
+    has_pooler = f"{prefix}{POOLER}.weight" in tensors
+    config = BertConfig(
+        vocab=settings.integer("vocab_size"),
+        layers=settings.integer("num_hidden_layers"),
+        d_model=settings.integer("hidden_size"),
+        d_ff=settings.integer("intermediate_size"),
+        heads=settings.integer("num_attention_heads"),
+        max_positions=settings.integer("max_position_embeddings"),
+        segments=settings.integer("type_vocab_size", 2),
+        dropout=settings.number("hidden_dropout_prob", 0.1),
+        attention_dropout=settings.number("attention_probs_dropout_prob", 0.1),
+        activation=settings.activation("hidden_act", "gelu"),
+        epsilon=settings.number("layer_norm_eps", 1e-12),
+        head=head,
+        classes=len(settings.labels()) if classifier else 0,
+        pooling="cls" if head != "none" or has_pooler else "mean",
+    )
+    if architecture == "BertForQuestionAnswering" and config.classes != 2:
+        raise HeedfulError(f"{settings.origin} names {config.classes} labels; a span has two ends, so questions need 2")
+    absent = []
+    if architecture == "BertForMaskedLM":
+        absent += [] if has_pooler else ["pooler"]
+        absent += [] if f"{NEXT}.weight" in tensors else ["next_sentence"]
+    weights = read_linked(without(links(config, classifier, prefix), absent), config, tensors, origin)
+    for part in absent:
+        rows = config.d_model if part == "pooler" else 2
+        weights |= {f"{part}.weight": torch.zeros(rows, config.d_model), f"{part}.bias": torch.zeros(rows)}
+    return config, weights
+
+
+def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a BERT config.json, without the names of the classes, and its tensors."""
+    if config.head not in ("none", "token"):
+        refuse_settings(config, pooling="cls")
+    if config.pooling == "attention":
+        refuse_settings(config, pooling="mean")
+    absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
+    architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
+    if "next_sentence" in absent:
+        architecture = "BertForMaskedLM"
+    values = {
+        "model_type": "bert",
+        "architectures": [architecture],
+        "vocab_size": config.vocab,
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.d_model,
+        "intermediate_size": config.d_ff,
+        "num_attention_heads": config.heads,
+        "max_position_embeddings": config.max_positions,
+        "type_vocab_size": config.segments,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "hidden_act": their_activation(config.activation),
+        "layer_norm_eps": config.epsilon,
+        "tie_word_embeddings": True,
+    }
+    prefix = "" if config.head == "none" else PREFIX
+    return values, write_linked(without(links(config, ARCHITECTURES[architecture][2], prefix), absent), weights)
+
+
+def modern(name: str) -> str:
+    """The first BERTs call a LayerNorm's weight and bias gamma and beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

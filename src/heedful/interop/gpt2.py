@@ -1,0 +1,86 @@
+"""GPT-2, the decoder-only language model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.interop.links import Link, linear, read_linked, write_linked
+from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.models.gpt import GPTConfig
+
+ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")
+PREFIX = "transformer."
+MASKS = re.compile(r"(.*\.)?h\.\d+\.attn\.(bias|masked_bias)")  # old files hold the causal mask of every layer
+
+
+def links(config: GPTConfig, prefix: str = PREFIX) -> list[Link]:
+    """Every weight of the language model."""
+    embedding, output = f"{prefix}wte.weight", "lm_head.weight"
+    if config.tie:
+        found = [Link("output_weight", (embedding,), copies=(output,))]
+    else:
+        found = [Link("embedding.weight", (embedding,)), Link("output_weight", (output,))]
+    found.append(Link("embedding.positions.table", (f"{prefix}wpe.weight",)))
+    for number in range(config.layers):
+        ours, theirs = f"encoder.layers.{number}", f"{prefix}h.{number}"
+        # Their linear maps compute x W + b, ours x Wᵀ + b.
+        found += linear(f"{ours}.self_attention.project_in", f"{theirs}.attn.c_attn", transposed=True)
+        found += linear(f"{ours}.self_attention.project_out", f"{theirs}.attn.c_proj", transposed=True)
+        found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.mlp.c_fc", transposed=True)
+        found += linear(f"{ours}.feed_forward.project_out", f"{theirs}.mlp.c_proj", transposed=True)
+        found += linear(f"{ours}.around_self.norm", f"{theirs}.ln_1")
+        found += linear(f"{ours}.around_feed.norm", f"{theirs}.ln_2")
+    return [*found, *linear("encoder.norm", f"{prefix}ln_f")]
+
+
+def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """A GPT-2's settings and tensors → ours. Of their dropouts, used in training alone, we take the residual's."""
+    architecture = settings.architecture(ARCHITECTURES[0])
+    if architecture not in ARCHITECTURES:
+        raise HeedfulError(f"{settings.origin} describes a {architecture}; of GPT-2 only {' and '.join(ARCHITECTURES)} are read")
+    settings.require(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    width = settings.integer("n_embd")
+    config = GPTConfig(
+        vocab=settings.integer("vocab_size"),
+        layers=settings.integer("n_layer"),
+        d_model=width,
+        d_ff=settings.integer("n_inner", 4 * width),
+        heads=settings.integer("n_head"),
+        context=settings.integer("n_positions"),
+        dropout=settings.number("resid_pdrop", 0.1),
+        attention_dropout=settings.number("attn_pdrop", 0.1),
+        activation=settings.activation("activation_function", "gelu_new"),
+        epsilon=settings.number("layer_norm_epsilon", 1e-5),
+        tie=settings.flag("tie_word_embeddings", True),
+    )
+    tensors = {name: tensor for name, tensor in tensors.items() if not MASKS.fullmatch(name)}
+    # A file of the bare model, of which the first GPT-2 is one, has no prefix.
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""
+    return config, read_linked(links(config, prefix), config, tensors, origin)
+
+
+def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a GPT-2 config.json and its tensors."""
+    refuse_settings(config, norm="pre", positions="learned")
+    values = {
+        "model_type": "gpt2",
+        "architectures": [ARCHITECTURES[0]],
+        "vocab_size": config.vocab,
+        "n_layer": config.layers,
+        "n_embd": config.d_model,
+        "n_inner": config.d_ff,
+        "n_head": config.heads,
+        "n_positions": config.context,
+        "resid_pdrop": config.dropout,
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": config.attention_dropout,
+        "activation_function": their_activation(config.activation),
+        "layer_norm_epsilon": config.epsilon,
+        "tie_word_embeddings": config.tie,
+    }
+    return values, write_linked(links(config), weights)

@@ -1,0 +1,216 @@
+"""Whole directories of Hugging Face models, read into model directories of ours and written from them.
+
+Nothing in a directory is executed: weights are read from safetensors alone, never from pickles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from heedful.errors import HeedfulError, UsageError, did_you_mean
+from heedful.files import write_text, write_whole
+from heedful.interop import bert, gpt2, marian, vit
+from heedful.interop.sentences import is_sentence_encoder, lower_case, read_pooling, write_pooling
+from heedful.interop.settings import Settings
+from heedful.interop.vocabularies import TARGET, read_json, read_tokenizers, write_tokenizer
+from heedful.models import build_model, kind_of
+from heedful.models.weights import load_weights, named_weights
+from heedful.pipelines import TASKS, load_pipeline, pipeline_class
+from heedful.text import Tokenizer
+
+Reader = Callable[[Settings, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
+READERS: dict[str, Reader] = {
+    "marian": marian.to_heedful,
+    "bert": bert.to_heedful,
+    "gpt2": gpt2.to_heedful,
+    "vit": vit.to_heedful,
+}
+USUAL_CLASS = {"marian": marian.ARCHITECTURE, "bert": "BertModel", "gpt2": gpt2.ARCHITECTURES[0], "vit": vit.ARCHITECTURE}
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+UNSAFE = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+
+
+def import_huggingface(path: Path, out: Path) -> str:
+    """Read a directory of Hugging Face's and write one of ours; a sentence on what was read."""
+    path, out = Path(path), Path(out)
+    refuse_to_overwrite(out)
+    if not path.is_dir():
+        raise HeedfulError(f"there is no directory {path}")
+    values = read_json(path / "config.json")
+    if "format" in values and "kind" in values:
+        raise HeedfulError(f"{path} is a model of heedful's already")
+    model_type = str(values.get("model_type"))
+    if model_type not in READERS:
+        raise HeedfulError(
+            f"{path} is a model of type '{model_type}', which heedful does not read{did_you_mean(model_type, READERS)}"
+        )
+    settings = Settings(values, str(path / "config.json"))
+    settings.require(quantization_config=None)
+    architecture = settings.architecture(USUAL_CLASS[model_type])
+    tensors, origin = read_tensors(path, architecture)
+    refuse_too_many_layers(settings, len(tensors))
+    try:
+        config, weights = READERS[model_type](settings, tensors, origin)
+    except UsageError as error:
+        raise HeedfulError(f"{settings.origin} does not describe a model: {error}") from error
+    model = build_model(config)
+    load_weights(model, weights, origin)
+
+    task, use = find_task(path, settings, config)
+    tokenizers: dict[str, Tokenizer] = {}
+    if model_type == "vit":
+        images = path / "preprocessor_config.json"
+        vit.refuse_other_pixels(Settings(read_json(images, missing={}), str(images)), config)
+        note = (
+            f"an image that is not {config.image_size}×{config.image_size} is cut to a square before it is scaled, where "
+            "transformers squeezes it"
+        )
+    else:
+        sizes = [getattr(config, name) for name in ("source_vocab", "target_vocab", "vocab") if hasattr(config, name)]
+        tokenizers, note = read_tokenizers(path, model_type, settings, sizes)
+    if task == "embedding":
+        lower_case(path, tokenizers["tokenizer"])
+    what = f"{architecture} of {sum(weight.numel() for weight in weights.values()):,} parameters"
+    card = f"# {path.resolve().name}\n\n{TASKS[task][0].capitalize()}: a {what}, read by heedful from {path}.\n"
+    if note:
+        card += f"\n{note}.\n"
+    try:
+        pipeline = pipeline_class(task).assemble(model, tokenizers, use)
+    except UsageError as error:
+        raise HeedfulError(f"{path} cannot be used as {TASKS[task][0]}: {error}") from error
+    pipeline.save(out, card)
+    return f"read a {what} from {path}; {out} is {TASKS[task][0]}" + (f". Note: {note}" if note else "")
+
+
+def export_huggingface(model_dir: Path, out: Path) -> str:
+    """Read a model directory of ours and write one that transformers loads; a sentence on what was written."""
+    out = Path(out)
+    refuse_to_overwrite(out)
+    pipeline = load_pipeline(model_dir)
+    config, weights = pipeline.model.config, named_weights(pipeline.model)
+    kind, task = kind_of(config), pipeline.task
+    values: dict[str, Any]
+    if kind == "seq2seq":
+        values, tensors = marian.to_huggingface(config, weights)
+        target = pipeline.target_tokenizer
+        ids = {"decoder_start_token_id": target.bos, "eos_token_id": target.eos, "pad_token_id": target.pad}
+        values |= {**ids, "forced_eos_token_id": target.eos, "bos_token_id": None}
+    elif kind == "gpt":
+        values, tensors = gpt2.to_huggingface(config, weights)
+        values |= {"bos_token_id": pipeline.tokenizer.bos, "eos_token_id": pipeline.tokenizer.eos}
+    elif kind == "bert":
+        values, tensors = bert.to_huggingface(config, weights, task)
+        values["pad_token_id"] = pipeline.tokenizer.pad
+    elif kind == "vit":
+        values, tensors = vit.to_huggingface(config, weights)
+    else:
+        raise HeedfulError(f"{model_dir} is a {kind} model, which Hugging Face's library does not have")
+    labels = list(getattr(pipeline, "labels", ()))
+    if labels:
+        values["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        values["label2id"] = {label: number for number, label in enumerate(labels)}
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "config.json", {**values, "dtype": "float32"})
+    write_whole(out / WEIGHTS, lambda place: save_file(tensors, place, metadata={"format": "pt"}))
+    longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
+    for name, tokenizer in pipeline.tokenizers.items():
+        write_tokenizer(out if name == "tokenizer" else out / TARGET, tokenizer, kind, longest)
+    if kind == "seq2seq":
+        # Their search, as ours, must be told that padding and the begin token are no words.
+        never = [[token] for token in sorted({target.pad, target.bos})]
+        write_json(out / "generation_config.json", {**ids, "num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never})
+    if task == "embedding":
+        write_pooling(out, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
+    if kind == "vit":
+        write_json(out / "preprocessor_config.json", vit.image_processor(config))
+    write_text(
+        out / "README.md", f"{pipeline.card.rstrip()}\n\nWritten by heedful as {values['architectures'][0]} of transformers.\n"
+    )
+    return f"wrote {TASKS[task][0]} to {out} as a {values['architectures'][0]} of transformers"
+
+
+def find_task(path: Path, settings: Settings, config: Any) -> tuple[str, dict[str, Any]]:
+    """What the model is used for here, and the settings it is used with."""
+    kind = kind_of(config)
+    if is_sentence_encoder(path) and (kind != "bert" or config.head != "none"):
+        raise HeedfulError(f"{path} is of sentence-transformers, of which heedful reads those that hold a BertModel")
+    if kind == "seq2seq":
+        given = {**settings.values, **read_json(path / "generation_config.json", missing={})}
+        beams = Settings(given, str(path / "generation_config.json")).integer("num_beams", 4)
+        return "translation", {"beam": beams}
+    if kind == "gpt":
+        return "language-model", {}
+    if kind == "vit":
+        return "image-classification", {"labels": settings.labels()}
+    task = bert.ARCHITECTURES[bert.find_architecture(settings)][1]
+    longest = read_json(path / "tokenizer_config.json", missing={}).get("model_max_length")
+    limit = min(config.max_positions, longest if isinstance(longest, int) and longest > 2 else config.max_positions)
+    use: dict[str, Any] = {"max_length": limit}
+    if task in ("classification", "tagging"):
+        use["labels"] = settings.labels()
+    if task == "tagging":
+        use["split"] = "words"  # the corpora of named entities have signs apart from words
+    if is_sentence_encoder(path):
+        use |= read_pooling(path)
+        use["max_length"] = min(use["max_length"], config.max_positions)
+    return task, use
+
+
+def read_tensors(path: Path, architecture: str) -> tuple[dict[str, Tensor], str]:
+    """Every tensor of a directory by name, and the file they are from; several files where there is an index of them."""
+    if (path / WEIGHTS).is_file():
+        return read_safetensors(path / WEIGHTS), str(path / WEIGHTS)
+    if (path / INDEX).is_file():
+        listed = read_json(path / INDEX).get("weight_map")
+        if not isinstance(listed, dict) or not all(isinstance(name, str) and Path(name).name == name for name in listed.values()):
+            raise HeedfulError(f"{path / INDEX} does not say which file of its folder each tensor is in")
+        tensors: dict[str, Tensor] = {}
+        for name in sorted(set(listed.values())):
+            tensors |= read_safetensors(path / name)
+        return tensors, str(path / INDEX)
+    unsafe = next((name for name in UNSAFE if (path / name).is_file()), None)
+    if unsafe is None:
+        raise HeedfulError(f"{path} has no weights: neither {WEIGHTS} nor {INDEX}")
+    convert = f"import transformers as t; t.{architecture}.from_pretrained('{path}').save_pretrained('OUT')"
+    raise HeedfulError(
+        f"{path} has its weights in {unsafe} only, a format that can run code or needs another library; where you trust it, "
+        f'`python -c "{convert}"` writes {WEIGHTS}, to be put beside its config.json and tokenizer'
+    )
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Name → tensor of one file."""
+    try:
+        with path.open("rb") as file:
+            if file.read(32).startswith(b"version https://git-lfs"):
+                raise HeedfulError(f"{path} is a pointer of Git LFS, not the file itself; fetch it with git lfs pull")
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise HeedfulError(f"{path} is not a whole safetensors file: {error}") from error
+
+
+def refuse_too_many_layers(settings: Settings, tensors: int) -> None:
+    """Stop before a wrong number of layers makes a list of missing tensors that nobody can read."""
+    for name in ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers"):
+        if settings.integer(name, 0, least=0) > tensors:
+            raise HeedfulError(f"{settings.origin} has {name} = {settings.values[name]}, but there are {tensors} tensors in all")
+
+
+def refuse_to_overwrite(out: Path) -> None:
+    """A directory is written where none is."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already; name a new directory")
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """A JSON object for people to read too."""
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,169 @@
+"""Marian, the encoder–decoder of the OPUS-MT translation models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.interop.links import Link, linear, read_linked, write_linked
+from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.models.seq2seq import Seq2SeqConfig
+from heedful.nn.positions import SinusoidalPositions
+
+ARCHITECTURE = "MarianMTModel"
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+BIAS = "final_logits_bias"
+
+
+def links(config: Seq2SeqConfig) -> list[Link]:
+    """Every weight of the encoder–decoder; of a shared matrix the first name, which is the output's."""
+    source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
+    if config.tie == "all":
+        found = [Link("output_weight", ("model.shared.weight",), copies=(source, target, output))]
+    elif config.tie == "target":
+        found = [Link("source_embedding.weight", (source,)), Link("output_weight", (target,), copies=(output,))]
+    else:
+        found = [
+            Link("source_embedding.weight", (source,)),
+            Link("target_embedding.weight", (target,)),
+            Link("output_weight", (output,)),
+        ]
+    found.append(Link("output_bias", (BIAS,), shape=(1, config.target_vocab)))
+    for side, layers in (("encoder", config.layers), ("decoder", config.depth)):
+        attentions = {"self_attention": ("self_attn", "around_self")}
+        if side == "decoder":
+            attentions["cross_attention"] = ("encoder_attn", "around_cross")
+        for number in range(layers):
+            ours, theirs = f"{side}.layers.{number}", f"model.{side}.layers.{number}"
+            for name, (attention, around) in attentions.items():
+                parts = [f"{theirs}.{attention}.{letter}_proj" for letter in "qkv"]
+                found += linear(f"{ours}.{name}.project_in", *parts)
+                found += linear(f"{ours}.{name}.project_out", f"{theirs}.{attention}.out_proj")
+                found += linear(f"{ours}.{around}.norm", f"{theirs}.{attention}_layer_norm")
+            found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.fc1")
+            found += linear(f"{ours}.feed_forward.project_out", f"{theirs}.fc2")
+            found += linear(f"{ours}.around_feed.norm", f"{theirs}.final_layer_norm")
+    return found
+
+
+def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
+    """A Marian model's settings and tensors → ours. Dropout inside the feed-forward, used in training alone, is left out."""
+    if settings.architecture(ARCHITECTURE) != ARCHITECTURE:
+        raise HeedfulError(
+            f"{settings.origin} describes a {settings.architecture(ARCHITECTURE)}; of Marian only {ARCHITECTURE} is read"
+        )
+    settings.require(
+        is_decoder=False,
+        add_cross_attention=False,
+        normalize_before=False,
+        normalize_embedding=False,
+        add_final_layer_norm=False,
+        static_position_embeddings=True,
+    )
+    same = {}
+    for name in ("attention_heads", "ffn_dim"):
+        same[name], other = settings.integer(f"encoder_{name}"), settings.integer(f"decoder_{name}")
+        if same[name] != other:
+            raise HeedfulError(
+                f"{settings.origin} has encoder_{name} = {same[name]} but decoder_{name} = {other}; heedful has one for both"
+            )
+    shared, tied = settings.flag("share_encoder_decoder_embeddings", True), settings.flag("tie_word_embeddings", True)
+    vocabulary = settings.integer("vocab_size")
+    config = Seq2SeqConfig(
+        source_vocab=vocabulary,
+        target_vocab=vocabulary if shared else settings.integer("decoder_vocab_size", vocabulary),
+        layers=settings.integer("encoder_layers"),
+        decoder_layers=settings.integer("decoder_layers"),
+        d_model=settings.integer("d_model"),
+        d_ff=same["ffn_dim"],
+        heads=same["attention_heads"],
+        dropout=settings.number("dropout", 0.1),
+        attention_dropout=settings.number("attention_dropout", 0.0),
+        activation=settings.activation("activation_function", "gelu"),
+        max_positions=settings.integer("max_position_embeddings", 1024),
+        tie=("all" if shared else "target") if tied else "none",
+        scale_embedding=settings.flag("scale_embedding", False),
+    )
+    tensors = without_positions(tensors, config.d_model, origin)
+    if shared and not tied and "model.shared.weight" in tensors:
+        # Such a file may hold the matrix of both embeddings once, or each embedding and beside them one that nobody uses.
+        matrix = tensors.pop("model.shared.weight")
+        tensors = {"model.encoder.embed_tokens.weight": matrix, "model.decoder.embed_tokens.weight": matrix, **tensors}
+    tensors.setdefault(BIAS, torch.zeros(1, config.target_vocab))  # absent where it is zero
+    weights = read_linked(links(config), config, tensors, origin)
+    return config, reorder_features(weights, theirs_in_our_order(config.d_model))
+
+
+def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a Marian config.json and its tensors."""
+    usual = config.d_model // config.heads
+    refuse_settings(config, norm="post", positions="sinusoidal", reads="last")
+    if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
+        raise HeedfulError(
+            f"Marian's heads are d_model / heads = {usual} wide; this model has d_k {config.d_k} and d_v {config.d_v}"
+        )
+    values = {
+        "model_type": "marian",
+        "architectures": [ARCHITECTURE],
+        "is_encoder_decoder": True,
+        "vocab_size": config.source_vocab,
+        "decoder_vocab_size": config.target_vocab,
+        "d_model": config.d_model,
+        "encoder_layers": config.layers,
+        "decoder_layers": config.depth,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": 0.0,
+        "activation_function": their_activation(config.activation),
+        "max_position_embeddings": config.max_positions,
+        "scale_embedding": config.scale_embedding,
+        "share_encoder_decoder_embeddings": config.tie == "all",
+        "tie_word_embeddings": config.tie != "none",
+        "static_position_embeddings": True,
+    }
+    ours = torch.argsort(theirs_in_our_order(config.d_model))
+    return values, write_linked(links(config), reorder_features(weights, ours))
+
+
+def theirs_in_our_order(d_model: int) -> Tensor:
+    """(D,): which feature of theirs is each feature of ours. They put all sines first, we a sine and its cosine in turn."""
+    sines = (d_model + 1) // 2
+    return torch.tensor([feature // 2 + (sines if feature % 2 else 0) for feature in range(d_model)])
+
+
+def reorder_features(weights: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """The same model with the D features of its residual stream in another order.
+
+    Embeddings and positions make the stream, linear maps read and write it, LayerNorm treats every feature alike: when
+    all of them number the features anew in the same way, every product sums the same terms and no output changes. So a
+    model trained with another order of sines and cosines needs no other kind of positions.
+    """
+    reordered = {}
+    for name, weight in weights.items():
+        if name.endswith(("project_in.bias", "output_bias")):
+            reordered[name] = weight  # of heads, of hidden features, of the vocabulary
+        else:
+            writes = weight.dim() == 1 or name.endswith("project_out.weight")
+            reordered[name] = weight.index_select(0 if writes else 1, order)
+    return reordered
+
+
+def without_positions(tensors: Mapping[str, Tensor], d_model: int, origin: str) -> dict[str, Tensor]:
+    """Leave out tables of positions, which old files have, after a look that they are the usual sines and cosines."""
+    for name in POSITIONS:
+        if name in tensors:
+            table = tensors[name].float()
+            usual = SinusoidalPositions(d_model).compute(0, table.size(0))[:, torch.argsort(theirs_in_our_order(d_model))]
+            if table.shape != usual.shape or not torch.allclose(table, usual, atol=1e-3):
+                raise HeedfulError(
+                    f"{name} in {origin} does not hold sinusoidal positions, which are all that heedful reads of Marian"
+                )
+    return {name: tensor for name, tensor in tensors.items() if name not in POSITIONS}

@@ -1,0 +1,79 @@
+"""Directories of sentence-transformers: a BERT, and how its states become one vector."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import normalizers
+
+from heedful.errors import HeedfulError
+from heedful.files import write_text
+from heedful.interop.settings import Settings
+from heedful.interop.vocabularies import read_json
+from heedful.text import Tokenizer
+
+MODULES = ("Transformer", "Pooling", "Normalize")
+
+
+def is_sentence_encoder(folder: Path) -> bool:
+    """Whether a directory is one of sentence-transformers."""
+    return (folder / "modules.json").is_file()
+
+
+def read_pooling(folder: Path) -> dict[str, Any]:
+    """Our settings of a sentence encoder: `pooling` and `normalize`, and `max_length` where the directory gives it."""
+    path = folder / "modules.json"
+    try:
+        steps = [(str(step["type"]).rpartition(".")[2], str(step["path"])) for step in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise HeedfulError(f"{path} is not a list of modules: {error}") from error
+    names = tuple(name for name, _ in steps)
+    if names not in (MODULES, MODULES[:2]) or steps[0][1]:
+        raise HeedfulError(f"{path} lists {', '.join(names)}; heedful reads {', '.join(MODULES)}, the first in the folder itself")
+    place = folder / steps[1][1] / "config.json"
+    if folder.resolve() not in place.resolve().parents:
+        raise HeedfulError(f"{path} points outside of its folder, to {place}")
+    options = read_json(folder / "config_sentence_transformers.json", missing={})
+    Settings(options, str(folder / "config_sentence_transformers.json")).require(default_prompt_name=None, truncate_dim=None)
+    settings: dict[str, Any] = {"pooling": pooling_mode(read_json(place), place), "normalize": len(names) == 3}
+    given = Settings(read_json(folder / "sentence_bert_config.json", missing={}), str(folder / "sentence_bert_config.json"))
+    if given.values.get("max_seq_length") is not None:
+        settings["max_length"] = given.integer("max_seq_length", least=3)
+    return settings
+
+
+def pooling_mode(config: dict[str, Any], path: Path) -> str:
+    """mean or cls; older files have a flag for every way there is."""
+    old = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+    on = [old.get(key, key) for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
+    mode = config.get("pooling_mode", on[0] if len(on) == 1 else on or "mean")
+    if mode not in ("mean", "cls"):
+        raise HeedfulError(f"{path} pools by {mode}; heedful pools sentences by mean or cls")
+    return str(mode)
+
+
+def lower_case(folder: Path, tokenizer: Tokenizer) -> None:
+    """Let the tokenizer do the lower-casing that sentence-transformers may do before it."""
+    if read_json(folder / "sentence_bert_config.json", missing={}).get("do_lower_case") is True:
+        before = [tokenizer.backend.normalizer] if tokenizer.backend.normalizer is not None else []
+        tokenizer.backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+
+
+def write_pooling(folder: Path, width: int, pooling: str, normalize: bool, max_length: int) -> None:
+    """What sentence-transformers needs beside the BERT."""
+    paths = ("", "1_Pooling", "2_Normalize")
+    steps = [
+        {"idx": number, "name": str(number), "path": paths[number], "type": f"sentence_transformers.models.{name}"}
+        for number, name in enumerate(MODULES[: 3 if normalize else 2])
+    ]
+    modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
+    files: dict[str, Any] = {
+        "modules.json": steps,
+        "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
+        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
+    }
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    for name, values in files.items():
+        write_text(folder / name, json.dumps(values, indent=2) + "\n")

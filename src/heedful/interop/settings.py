@@ -1,0 +1,112 @@
+"""Someone else's config.json, read with a check of every value; and the settings that have no counterpart here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.errors import HeedfulError, did_you_mean
+
+# Their names of activations → ours. The first of each of ours is the one that is written.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+class Settings:
+    """Values by name, and the file they come from for the errors."""
+
+    def __init__(self, values: Mapping[str, Any], origin: str) -> None:
+        self.values = values
+        self.origin = origin
+
+    def value(self, name: str, default: Any, kinds: tuple[type, ...], what: str) -> Any:
+        """A value of one of these types; the default where it is absent or null."""
+        value = self.values.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise HeedfulError(f"{self.origin} does not say {name}")
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise HeedfulError(f"{self.origin} has {name} = {value!r}, which is not {what}")
+        return value
+
+    def integer(self, name: str, default: int | None = None, least: int = 1) -> int:
+        """A count, or with least=0 the id of a token."""
+        value = int(self.value(name, default, (int,), "a whole number"))
+        if not least <= value < 2**31:
+            raise HeedfulError(f"{self.origin} has {name} = {value}, which must be at least {least} and below 2^31")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A real number."""
+        value = self.value(name, default, (int, float), "a number")
+        if not abs(value) < 1e30:  # not NaN either
+            raise HeedfulError(f"{self.origin} has {name} = {value}, which no model can use")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        return bool(self.value(name, default, (bool,), "true or false"))
+
+    def word(self, name: str, default: str) -> str:
+        """A string."""
+        return str(self.value(name, default, (str,), "a string"))
+
+    def activation(self, name: str, default: str) -> str:
+        """Our name of an activation."""
+        theirs = self.word(name, default)
+        if theirs not in ACTIVATIONS:
+            raise HeedfulError(
+                f"{self.origin} has {name} = '{theirs}', which heedful does not have{did_you_mean(theirs, ACTIVATIONS)}"
+            )
+        return ACTIVATIONS[theirs]
+
+    def require(self, **expected: Any) -> None:
+        """Refuse every value that would give other numbers than the one heedful knows."""
+        wrong = [
+            f"{name} = {self.values[name]!r} (only {value!r})"
+            for name, value in expected.items()
+            if self.values.get(name) is not None and self.values[name] != value
+        ]
+        if wrong:
+            raise HeedfulError(f"{self.origin} has settings that heedful cannot express: {', '.join(wrong)}")
+
+    def labels(self) -> list[str]:
+        """The names of the classes, in the order of their numbers."""
+        named = self.values.get("id2label")
+        if named is None:
+            return [f"LABEL_{number}" for number in range(self.integer("num_labels", 2))]
+        if not isinstance(named, Mapping) or set(named) != {str(number) for number in range(len(named))}:
+            raise HeedfulError(f"{self.origin} has an id2label that does not name the classes 0, 1, 2, …")
+        return [str(named[str(number)]) for number in range(len(named))]
+
+    def architecture(self, usual: str) -> str:
+        """The class of transformers that wrote the model."""
+        named = self.values.get("architectures") or [usual]
+        if not isinstance(named, Sequence) or isinstance(named, str) or not all(isinstance(name, str) for name in named):
+            raise HeedfulError(f"{self.origin} has architectures = {named!r}, which is not a list of names")
+        return str(named[0])
+
+
+def their_activation(ours: str) -> str:
+    """Their name of one of our activations."""
+    return next(name for name, known in ACTIVATIONS.items() if known == ours)
+
+
+def refuse_settings(config: Any, **expected: Any) -> None:
+    """Stop an export when a setting of ours has no counterpart in their model."""
+    wrong = [
+        f"{name} = {getattr(config, name)!r} (only {value!r})"
+        for name, value in expected.items()
+        if getattr(config, name) != value
+    ]
+    if wrong:
+        raise HeedfulError(f"this model has settings that Hugging Face's cannot express: {', '.join(wrong)}")

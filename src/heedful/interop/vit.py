@@ -1,0 +1,122 @@
+"""ViT, the Vision Transformer, as a classifier of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.interop.links import Link, linear, read_linked, write_linked
+from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.models.vit import ViTConfig
+
+ARCHITECTURE = "ViTForImageClassification"
+
+
+def links(config: ViTConfig, attention_bias: bool = True) -> list[Link]:
+    """Every weight of the classifier; `attention_bias` False leaves out those of queries, keys and values."""
+    width, patch = config.d_model, "vit.embeddings.patch_embeddings.projection"
+    found = [
+        Link("embedding.cls", ("vit.embeddings.cls_token",), shape=(1, 1, width)),
+        Link("embedding.positions", ("vit.embeddings.position_embeddings",), shape=(1, 1 + config.grid**2, width)),
+        # A convolution whose stride is its size is a linear map of every patch, its channels one after the other.
+        Link("embedding.project.weight", (f"{patch}.weight",), shape=(width, config.channels, config.patch, config.patch)),
+        Link("embedding.project.bias", (f"{patch}.bias",)),
+    ]
+    for number in range(config.layers):
+        ours, theirs = f"encoder.layers.{number}", f"vit.encoder.layer.{number}"
+        parts = [f"{theirs}.attention.attention.{part}" for part in ("query", "key", "value")]
+        found += linear(f"{ours}.self_attention.project_in", *parts)[: 2 if attention_bias else 1]
+        found += linear(f"{ours}.self_attention.project_out", f"{theirs}.attention.output.dense")
+        found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.intermediate.dense")
+        found += linear(f"{ours}.feed_forward.project_out", f"{theirs}.output.dense")
+        found += linear(f"{ours}.around_self.norm", f"{theirs}.layernorm_before")
+        found += linear(f"{ours}.around_feed.norm", f"{theirs}.layernorm_after")
+    return [*found, *linear("encoder.norm", "vit.layernorm"), *linear("classifier", "classifier")]
+
+
+def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[ViTConfig, dict[str, Tensor]]:
+    """A ViT's settings and tensors → ours."""
+    if settings.architecture(ARCHITECTURE) != ARCHITECTURE:
+        raise HeedfulError(
+            f"{settings.origin} describes a {settings.architecture(ARCHITECTURE)}; of ViT only {ARCHITECTURE} is read"
+        )
+    width, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
+    settings.require(head_dim=width // heads)
+    config = ViTConfig(
+        classes=len(settings.labels()),
+        image_size=square(settings, "image_size", 224),
+        channels=settings.integer("num_channels", 3),
+        patch=square(settings, "patch_size", 16),
+        layers=settings.integer("num_hidden_layers"),
+        d_model=width,
+        d_ff=settings.integer("intermediate_size"),
+        heads=heads,
+        dropout=settings.number("hidden_dropout_prob", 0.0),
+        attention_dropout=settings.number("attention_probs_dropout_prob", 0.0),
+        activation=settings.activation("hidden_act", "gelu"),
+        epsilon=settings.number("layer_norm_eps", 1e-12),
+    )
+    biased = settings.flag("qkv_bias", True)
+    weights = read_linked(links(config, biased), config, tensors, origin)
+    for number in range(0 if biased else config.layers):
+        weights[f"encoder.layers.{number}.self_attention.project_in.bias"] = torch.zeros(3 * width)
+    return config, weights
+
+
+def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a ViT config.json, without the names of the classes, and its tensors."""
+    refuse_settings(config, pooling="cls")
+    values = {
+        "model_type": "vit",
+        "architectures": [ARCHITECTURE],
+        "image_size": config.image_size,
+        "num_channels": config.channels,
+        "patch_size": config.patch,
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.d_model,
+        "intermediate_size": config.d_ff,
+        "num_attention_heads": config.heads,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "hidden_act": their_activation(config.activation),
+        "layer_norm_eps": config.epsilon,
+        "qkv_bias": True,
+    }
+    return values, write_linked(links(config), weights)
+
+
+def square(settings: Settings, name: str, default: int) -> int:
+    """One side of a square, which may be given as one number or as two equal ones."""
+    value = settings.values.get(name)
+    if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
+        return Settings({name: value[0]}, settings.origin).integer(name)
+    return settings.integer(name, default)
+
+
+def refuse_other_pixels(given: Settings, config: ViTConfig) -> None:
+    """Stop when a directory's preprocessor_config.json makes other numbers of an image than we do: from −1 to 1."""
+    halves = [0.5] * config.channels
+    given.require(do_normalize=True, do_rescale=True, image_mean=halves, image_std=halves)
+    factor = given.number("rescale_factor", 1 / 255)
+    if abs(factor * 255 - 1) > 1e-6:
+        raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's images go from 0 to 255")
+
+
+def image_processor(config: ViTConfig) -> dict[str, Any]:
+    """The preprocessor_config.json of our images."""
+    side = config.image_size
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": side, "width": side},
+        "resample": 3,  # bicubic
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5] * config.channels,
+        "image_std": [0.5] * config.channels,
+    }

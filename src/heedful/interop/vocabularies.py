@@ -1,0 +1,228 @@
+"""Tokenizers of Hugging Face directories, read into ours and written from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from heedful.errors import HeedfulError
+from heedful.files import write_text
+from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
+from heedful.interop.settings import Settings
+from heedful.text import Tokenizer
+from heedful.text.tokenizer import ALIASES
+
+END = "<|endoftext|>"
+# The token of each role where a directory does not name another: their word for the role and their usual token.
+USUAL = {
+    "bert": {"pad": ("pad", "[PAD]"), "unk": ("unk", "[UNK]"), "bos": ("cls", "[CLS]"), "eos": ("sep", "[SEP]")},
+    "gpt2": {"pad": ("pad", END), "unk": ("unk", END), "bos": ("bos", END), "eos": ("eos", END)},
+    "marian": {"pad": ("pad", "<pad>"), "unk": ("unk", "<unk>"), "bos": ("bos", "<pad>"), "eos": ("eos", "</s>")},
+}
+TARGET = "target_tokenizer"  # the folder of the second vocabulary of a directory that we wrote
+
+
+def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: list[int]) -> tuple[dict[str, Tokenizer], str]:
+    """The tokenizers of a directory by our names, and a sentence on what they read otherwise than theirs, or ""."""
+    note = ""
+    if (folder / "tokenizer.json").is_file():
+        backends = {"tokenizer": read_backend(folder / "tokenizer.json")}
+        if (folder / TARGET / "tokenizer.json").is_file():
+            backends["target_tokenizer"] = read_backend(folder / TARGET / "tokenizer.json")
+    elif model_type == "marian":
+        backends, note = read_marian(folder)
+    else:
+        backends = {"tokenizer": read_bert(folder) if model_type == "bert" else read_gpt2(folder)}
+    given = read_json(folder / "tokenizer_config.json", missing={})
+    for backend in backends.values():
+        use_bert_options(backend, given)
+    names = special_names(folder, model_type)
+    if model_type == "marian":
+        names |= names_of_ids(settings, backends.get("target_tokenizer", backends["tokenizer"]))
+    found = {}
+    for (name, backend), size in zip(backends.items(), sizes, strict=False):
+        found[name] = with_roles(backend, names, f"the {name} of {folder}")
+        if found[name].size > size:
+            raise HeedfulError(f"the {name} of {folder} has {found[name].size:,} tokens, but the model knows {size:,}")
+    return found, note
+
+
+def read_json(path: Path, missing: Any = None) -> Any:
+    """A JSON object; `missing` where there is no file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if missing is not None:
+            return missing
+        raise HeedfulError(f"there is no {path}") from error
+    except (OSError, ValueError) as error:
+        raise HeedfulError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise HeedfulError(f"{path} does not hold a JSON object")
+    return found
+
+
+def read_backend(path: Path) -> Backend:
+    """A tokenizer.json."""
+    try:
+        return Backend.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises bare Exception
+        raise HeedfulError(f"{path} is not a tokenizer.json: {error}") from error
+
+
+def refuse_added_tokens(folder: Path) -> None:
+    """Old directories keep tokens that were added to a vocabulary in a file of its own, which is not read here."""
+    if read_json(folder / "added_tokens.json", missing={}):
+        raise HeedfulError(
+            f"{folder} has added_tokens.json but no tokenizer.json; AutoTokenizer.from_pretrained('{folder}').save_pretrained(…) "
+            "of transformers writes one"
+        )
+
+
+def read_bert(folder: Path) -> Backend:
+    """A vocab.txt."""
+    if not (folder / "vocab.txt").is_file():
+        raise HeedfulError(f"{folder} has neither a tokenizer.json nor a vocab.txt")
+    refuse_added_tokens(folder)
+    names = special_names(folder, "bert")
+    backend = Tokenizer.load(folder / "vocab.txt", names).backend
+    known = backend.get_vocab(with_added_tokens=False)  # a token that no line has would have been added
+    for role, name in names.items():
+        if name not in known:
+            raise HeedfulError(f"{folder / 'vocab.txt'} has no token {name}, which should be its {role} token")
+    return backend
+
+
+def use_bert_options(backend: Backend, given: Mapping[str, Any]) -> None:
+    """What tokenizer_config.json says about letters goes before what tokenizer.json says, as in transformers."""
+    if isinstance(backend.normalizer, normalizers.BertNormalizer):
+        options = {
+            "lowercase": "do_lower_case",
+            "strip_accents": "strip_accents",
+            "handle_chinese_chars": "tokenize_chinese_chars",
+        }
+        for ours, theirs in options.items():
+            if isinstance(given.get(theirs), bool):
+                setattr(backend.normalizer, ours, given[theirs])
+
+
+def read_gpt2(folder: Path) -> Backend:
+    """A vocab.json and the merges.txt that makes its tokens out of bytes."""
+    if not (folder / "vocab.json").is_file() or not (folder / "merges.txt").is_file():
+        raise HeedfulError(f"{folder} has neither a tokenizer.json nor a vocab.json with a merges.txt")
+    refuse_added_tokens(folder)
+    given = read_json(folder / "tokenizer_config.json", missing={})
+    try:
+        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+        merges = [
+            (left, right) for left, right in (line.split(" ") for line in lines if line and not line.startswith("#version"))
+        ]
+        backend = Backend(models.BPE(read_json(folder / "vocab.json"), merges))
+    except HeedfulError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise HeedfulError(f"vocab.json and merges.txt in {folder} do not make a vocabulary: {error}") from error
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=given.get("add_prefix_space") is True)
+    backend.decoder = decoders.ByteLevel()
+    specials = {name for name in special_names(folder, "gpt2").values() if backend.token_to_id(name) is not None}
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in sorted(specials)])
+    return backend
+
+
+def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
+    """Two SentencePiece models and the numbers of their pieces; and a sentence on pieces that have none."""
+    needed = ("source.spm", "target.spm", "vocab.json")
+    absent = [name for name in needed if not (folder / name).is_file()]
+    if absent:
+        raise HeedfulError(f"{folder} has neither a tokenizer.json nor {', '.join(absent)}")
+    refuse_added_tokens(folder)
+    separate = folder / "target_vocab.json"
+    names = special_names(folder, "marian")
+    backends, notes = {}, []
+    for ours, side in (("tokenizer", "source"), ("target_tokenizer", "target")):
+        path = separate if side == "target" and separate.is_file() else folder / "vocab.json"
+        numbers = read_json(path)
+        if any(type(number) is not int for number in numbers.values()) or {*numbers.values()} != {*range(len(numbers))}:
+            raise HeedfulError(f"{path} does not number its {len(numbers):,} tokens 0, 1, 2, …")
+        specials = sorted({name for name in names.values() if name in numbers})
+        if names["unk"] not in numbers:
+            raise HeedfulError(f"{path} has no {names['unk']}")
+        pieces = read_sentencepiece(folder / f"{side}.spm")
+        lost = sum(piece not in numbers for piece in pieces.scores)
+        if lost:
+            notes.append(
+                f"{lost:,} pieces of {side}.spm have no number in {path.name}: text with one of them is cut into smaller "
+                "pieces, where transformers reads an unknown word"
+            )
+        backends[ours] = unigram_backend(pieces, numbers, names["unk"], specials)
+    if backends["tokenizer"].to_str() == backends["target_tokenizer"].to_str():
+        del backends["target_tokenizer"]
+    return backends, "; ".join(notes)
+
+
+def special_names(folder: Path, model_type: str) -> dict[str, str]:
+    """Role → token, as the directory names it."""
+    given = {
+        **read_json(folder / "special_tokens_map.json", missing={}),
+        **read_json(folder / "tokenizer_config.json", missing={}),
+    }
+    names = {}
+    for role, (theirs, usual) in USUAL[model_type].items():
+        value = given.get(f"{theirs}_token")
+        value = value.get("content") if isinstance(value, dict) else value
+        names[role] = value if isinstance(value, str) else usual
+    return names
+
+
+def names_of_ids(settings: Settings, backend: Backend) -> dict[str, str]:
+    """The tokens by which a Marian model's config.json begins, ends and pads a target."""
+    names = {}
+    for role, key in (("bos", "decoder_start_token_id"), ("eos", "eos_token_id"), ("pad", "pad_token_id")):
+        number = settings.integer(key, least=0)
+        name = backend.id_to_token(number)
+        if name is None:
+            raise HeedfulError(f"{settings.origin} has {key} = {number}, but no token has this number")
+        names[role] = name
+    return names
+
+
+def with_roles(backend: Backend, names: Mapping[str, str], origin: str) -> Tokenizer:
+    """Our tokenizer, told of the roles that it would not find by itself."""
+    roles = {}
+    for role, name in names.items():
+        if backend.token_to_id(name) is None:
+            raise HeedfulError(f"{origin} has no token {name}, which should be its {role} token")
+        usual = next((known for known in ALIASES[role] if backend.token_to_id(known) is not None), None)
+        if name != usual:
+            roles[role] = name
+    return Tokenizer(backend, roles)
+
+
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str, max_length: int) -> None:
+    """tokenizer.json and tokenizer_config.json as transformers reads them, with the tokens that frame a text."""
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    name = {role: str(backend.id_to_token(getattr(tokenizer, role))) for role in ("pad", "unk", "bos", "eos")}
+    begin, end = (name["bos"], tokenizer.bos), (name["eos"], tokenizer.eos)
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+    }
+    config |= {f"{role}_token": token for role, token in name.items()}
+    if kind == "bert":
+        single, pair = f"{begin[0]} $A {end[0]}", f"{begin[0]} $A {end[0]} $B:1 {end[0]}:1"
+        backend.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[begin, end])
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+        config |= {"cls_token": begin[0], "sep_token": end[0], "model_input_names": inputs}
+        if tokenizer.mask is not None:
+            config["mask_token"] = str(backend.id_to_token(tokenizer.mask))
+    elif kind == "seq2seq":
+        backend.post_processor = processors.TemplateProcessing(single=f"$A {end[0]}", special_tokens=[end])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "tokenizer.json", backend.to_str())
+    write_text(folder / "tokenizer_config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")

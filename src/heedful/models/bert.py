@@ -1,0 +1,156 @@
+"""The encoder-only model BERT (SPEC 14, 15): states of every token, and heads for pre-training, sequences and tokens.
+
+Shapes: B batch, L length, D d_model, N chosen positions. A model that answers questions is head="token" with classes=2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UsageError
+from heedful.models.checks import check_heads, check_settings
+from heedful.models.model import Model, initialise_normal
+from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.feedforward import ACTIVATIONS
+from heedful.nn.layers import build_encoder
+from heedful.nn.pooling import POOLINGS, AttentionPooling, class_scores, first_token, mean_pooling
+from heedful.nn.positions import LearnedPositions
+from heedful.nn.residual import Dropout
+
+HEADS = ("none", "pretraining", "sequence", "token")
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Every setting of a BERT; the defaults are BERT-base."""
+
+    vocab: int
+    layers: int = 12
+    d_model: int = 768
+    d_ff: int = 3072
+    heads: int = 12
+    max_positions: int = 512
+    segments: int = 2
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: str = "gelu"
+    epsilon: float = 1e-12  # of every LayerNorm
+    head: str = "none"  # what stands on top: none, pretraining, sequence or token
+    classes: int = 0  # of the heads sequence and token; 1 for a number to predict
+    pooling: str = "cls"  # how a sequence becomes one vector: cls, mean or attention
+
+    def __post_init__(self) -> None:
+        counts = ("vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "segments")
+        check_settings(self, counts, {"activation": tuple(ACTIVATIONS), "head": HEADS, "pooling": POOLINGS})
+        check_heads(self.d_model, self.heads)
+        if self.head in ("sequence", "token") and self.classes < 1:
+            raise UsageError(f"head={self.head} needs classes of at least 1, not {self.classes}")
+        if self.head in ("none", "pretraining") and self.classes:
+            raise UsageError(f"head={self.head} has no classes, but classes is {self.classes}; use head=sequence or head=token")
+        if self.head in ("pretraining", "token") and self.pooling != "cls":
+            raise UsageError(f"head={self.head} leaves no choice of pooling; pooling={self.pooling} needs head=sequence or none")
+
+
+class MaskedLanguageHead(nn.Module):
+    """LayerNorm(activation(x W + b)), scored against every token's embedding plus a bias of each token."""
+
+    def __init__(self, vocab: int, d_model: int, activation: str, epsilon: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(d_model, epsilon)
+        self.bias = nn.Parameter(torch.zeros(vocab))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(…, D) → (…, D), ready for the product with the embedding matrix."""
+        return self.norm(self.activation(self.dense(states)))
+
+
+class Bert(Model):
+    """A post-norm encoder over token + position + segment embeddings, with the head that `config.head` names."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = c = config
+        self.embedding = TokenEmbedding(
+            nn.Parameter(torch.empty(c.vocab, c.d_model)),
+            LearnedPositions(c.d_model, c.max_positions),
+            c.dropout,
+            scale=1.0,
+            segments=nn.Parameter(torch.empty(c.segments, c.d_model)),
+            norm=nn.LayerNorm(c.d_model, c.epsilon),
+        )
+        self.encoder = build_encoder(
+            c.layers,
+            c.d_model,
+            c.d_ff,
+            c.heads,
+            dropout=c.dropout,
+            attention_dropout=c.attention_dropout,
+            activation=c.activation,
+            norm="post",
+            epsilon=c.epsilon,
+        )
+        if c.pooling == "attention":
+            self.pooling = AttentionPooling(c.d_model, c.heads, c.classes if c.head == "sequence" else 1)
+        elif c.pooling == "cls" and c.head != "token":
+            self.pooler = nn.Linear(c.d_model, c.d_model)
+        if c.head == "pretraining":
+            self.masked_language = MaskedLanguageHead(c.vocab, c.d_model, c.activation, c.epsilon)
+            self.next_sentence = nn.Linear(c.d_model, 2)
+        if c.head in ("sequence", "token"):
+            self.dropout = Dropout(c.dropout)
+            self.classifier = nn.Linear(c.d_model, c.classes)
+        initialise_normal(self)
+
+    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D)."""
+        if tokens.size(1) > self.config.max_positions:
+            raise UsageError(f"{tokens.size(1)} tokens are more than the model's max_positions of {self.config.max_positions}")
+        return self.encoder(self.embedding(tokens, segments=segments), mask)
+
+    def pooled(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
+        """States (B, L, D), mask (B, L) → one vector a sequence (B, D).
+
+        With pooling="attention" and head="sequence" it is one vector a class: (B, classes, D).
+        """
+        if self.config.pooling == "mean":
+            return mean_pooling(states, mask)
+        if self.config.pooling == "attention":
+            found = self.pooling(states, mask)  # (B, queries, D)
+            return found if self.config.head == "sequence" else found.squeeze(1)
+        if self.config.head == "token":
+            raise UsageError("a model with head=token scores every token and has no vector of the whole sequence")
+        return torch.tanh(self.pooler(first_token(states)))
+
+    def masked_states(self, states: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For the loss of masked language modelling: states (N, D) of the positions that `where` (B, L) marks, after the
+        head's transform, and the output's weight (vocab, D) and bias (vocab,)."""
+        head = self.masked_language
+        return head(states[where]), self.embedding.weight, head.bias
+
+    def next_sentence_logits(self, states: Tensor) -> Tensor:
+        """States (B, L, D) → logits (B, 2): the second text follows the first (0), or does not (1)."""
+        return self.next_sentence(self.pooled(states))
+
+    def forward(
+        self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Tokens, segments and mask, (B, L) each → what the head says.
+
+        none: states (B, L, D). sequence: logits (B, classes). token: logits (B, L, classes). pretraining: logits of
+        every token (B, L, vocab) and of the next sentence (B, 2).
+        """
+        states = self.states(tokens, segments, mask)
+        if self.config.head == "pretraining":
+            head = self.masked_language
+            masked = nn.functional.linear(head(states), self.embedding.weight, head.bias)
+            return masked, self.next_sentence_logits(states)
+        if self.config.head == "sequence":
+            return class_scores(self.dropout(self.pooled(states, mask)), self.classifier)
+        if self.config.head == "token":
+            return self.classifier(self.dropout(states))
+        return states

@@ -1,0 +1,133 @@
+"""The Vision Transformer (SPEC 17): an image as a sequence of patches, read by an encoder.
+
+Shapes: B batch, C channels, H and W height and width, P patch side, N patches, D d_model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UsageError
+from heedful.models.checks import check_heads, check_settings
+from heedful.models.model import Model, initialise_normal
+from heedful.nn.feedforward import ACTIVATIONS
+from heedful.nn.layers import build_encoder
+from heedful.nn.pooling import POOLINGS, AttentionPooling, class_scores, first_token, mean_pooling
+from heedful.nn.residual import Dropout
+
+
+@dataclass(frozen=True)
+class ViTConfig:
+    """Every setting of a Vision Transformer; the defaults are ViT-base with patches of 16."""
+
+    classes: int
+    image_size: int = 224  # side of the square the positions are learned for; other sizes are read too
+    channels: int = 3
+    patch: int = 16
+    layers: int = 12
+    d_model: int = 768
+    d_ff: int = 3072
+    heads: int = 12
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation: str = "gelu"
+    epsilon: float = 1e-12  # of every LayerNorm
+    pooling: str = "cls"  # how an image becomes one vector: cls, mean or attention
+
+    def __post_init__(self) -> None:
+        counts = ("classes", "image_size", "channels", "patch", "layers", "d_model", "d_ff", "heads")
+        check_settings(self, counts, {"activation": tuple(ACTIVATIONS), "pooling": POOLINGS})
+        check_heads(self.d_model, self.heads)
+        if self.image_size % self.patch:
+            raise UsageError(f"image_size {self.image_size} is not a multiple of patch {self.patch}")
+
+    @property
+    def grid(self) -> int:
+        """Patches along a side of the square the positions are learned for."""
+        return self.image_size // self.patch
+
+
+def cut_patches(images: Tensor, patch: int) -> Tensor:
+    """Images (B, C, H, W) → their patches, row by row, each flattened: (B, N, C·P·P)."""
+    rows = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))  # (B, C, H/P, P, W/P, P)
+    return rows.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+class PatchEmbedding(nn.Module):
+    """Dropout([CLS; patches W + b] + position): a linear map of every patch, which is a convolution of stride P."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.patch, self.grid, self.channels = config.patch, config.grid, config.channels
+        self.project = nn.Linear(config.channels * config.patch**2, config.d_model)
+        self.cls = nn.Parameter(torch.empty(1, config.d_model))
+        self.positions = nn.Parameter(torch.empty(1 + config.grid**2, config.d_model))  # of [CLS], then of every patch
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) → (B, 1 + N, D)"""
+        channels, height, width = images.shape[1:]
+        if channels != self.channels:
+            raise UsageError(f"the images have {channels} channels but the model reads {self.channels}")
+        if height % self.patch or width % self.patch or not height or not width:
+            raise UsageError(
+                f"an image of {height}×{width} cannot be cut into patches of {self.patch}×{self.patch}; "
+                f"resize it so that both sides are multiples of {self.patch}"
+            )
+        x = self.project(cut_patches(images, self.patch))
+        x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], dim=1)
+        return self.dropout(x + self.positions_for(height // self.patch, width // self.patch))
+
+    def positions_for(self, rows: int, columns: int) -> Tensor:
+        """(1 + rows·columns, D): as learned, or for another grid interpolated between the learned ones."""
+        if rows == columns == self.grid:
+            return self.positions
+        square = self.positions[1:].T.unflatten(1, (self.grid, self.grid))[None]  # (1, D, grid, grid)
+        other = nn.functional.interpolate(square, (rows, columns), mode="bicubic", align_corners=False)
+        return torch.cat([self.positions[:1], other[0].flatten(1).T])
+
+
+class ViT(Model):
+    """A pre-norm encoder over the patches of an image, and a score for every class."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.config = c = config
+        self.embedding = PatchEmbedding(c)
+        self.encoder = build_encoder(
+            c.layers,
+            c.d_model,
+            c.d_ff,
+            c.heads,
+            dropout=c.dropout,
+            attention_dropout=c.attention_dropout,
+            activation=c.activation,
+            norm="pre",
+            epsilon=c.epsilon,
+        )
+        if c.pooling == "attention":
+            self.pooling = AttentionPooling(c.d_model, c.heads, c.classes)
+        self.classifier = nn.Linear(c.d_model, c.classes)
+        initialise_normal(self)
+
+    def states(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) → states (B, 1 + N, D) of [CLS] and every patch, row by row."""
+        return self.encoder(self.embedding(images))
+
+    def pooled(self, states: Tensor) -> Tensor:
+        """States (B, 1 + N, D) → one vector an image (B, D), or with pooling="attention" one a class (B, classes, D).
+
+        The mean and the queries take the patches alone.
+        """
+        if self.config.pooling == "mean":
+            return mean_pooling(states[:, 1:])
+        if self.config.pooling == "attention":
+            return self.pooling(states[:, 1:])
+        return first_token(states)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) → logits (B, classes)."""
+        return class_scores(self.pooled(self.states(images)), self.classifier)

@@ -1,0 +1,66 @@
+"""Sentences as vectors: texts of similar meaning lie near each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.errors import UsageError
+from heedful.models.bert import Bert
+from heedful.pipelines.encoder import EncoderPipeline
+from heedful.text import Tokenizer
+
+POOLINGS = ("mean", "cls")
+
+
+class Embedder(EncoderPipeline):
+    """Turns each text into one vector: the mean of its tokens' states (or the first), of length one if `normalize`."""
+
+    task: ClassVar[str] = "embedding"
+
+    def __init__(
+        self, model: Bert, tokenizer: Tokenizer, max_length: int = 128, pooling: str = "mean", normalize: bool = True
+    ) -> None:
+        super().__init__(model, tokenizer, max_length)
+        if pooling not in POOLINGS:
+            raise UsageError(f"pooling must be one of {', '.join(POOLINGS)}, not '{pooling}'")
+        self.pooling, self.normalize = pooling, normalize
+
+    @classmethod
+    def of(cls, pipeline: EncoderPipeline) -> Self:
+        """The encoder inside a model of another task."""
+        return cls(pipeline.model, pipeline.tokenizer, pipeline.max_length)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings, "pooling": self.pooling, "normalize": self.normalize}
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(N, D), one vector a text."""
+        found = np.zeros((len(texts), self.model.config.d_model), dtype=np.float32)
+        for i, _, states in self.read(self.encode(texts)):
+            vector = states.mean(0) if self.pooling == "mean" else states[0]
+            if self.normalize:
+                vector = torch.nn.functional.normalize(vector, dim=0)
+            found[i] = vector.float().cpu().numpy()
+        return found
+
+    def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Any:
+        return self.model.states(tokens, segments, mask)
+
+    def predict(self, examples: Sequence[str]) -> list[Any]:
+        raise UsageError("a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR")
+
+    def row_of(self, example: str) -> tuple[list[int], int | None]:
+        return self.encode([example])[0], None
+
+    def scores(self, examples: Sequence[str], outputs: Sequence[Any]) -> dict[str, Any]:
+        return {}
+
+    def samples(self, examples: Sequence[str], outputs: Sequence[Any]) -> list[dict[str, str]]:
+        return []

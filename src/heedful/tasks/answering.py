@@ -1,0 +1,70 @@
+"""Extractive question answering as a job for the trainer: where in a passage an answer begins and ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from heedful.data.cldr import write_cldr_questions
+from heedful.data.examples import Maker, Reader, write_in_groups
+from heedful.data.squad import Question, read_squad
+from heedful.models.bert import Bert
+from heedful.pipelines.answerer import Answerer, Window, windows_of
+from heedful.tasks.encoder import EncoderBatch, EncoderTask, two_segments
+from heedful.text import Tokenizer
+
+
+class AnsweringTask(EncoderTask):
+    """Learns the first and the last token of the answer. In the store a target is (tokens of the question, first, last)."""
+
+    read: ClassVar[Reader] = staticmethod(read_squad)
+    generate: ClassVar[Maker] = staticmethod(write_cldr_questions)
+    head = "token"
+    unit = "questions"
+
+    @property
+    def classes(self) -> int:
+        return 2
+
+    @classmethod
+    def texts(cls, example: Question) -> list[str]:
+        return [example.context, example.question]
+
+    @classmethod
+    def write(cls, examples: list[Question], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
+        def rows() -> Any:
+            questions = [(q.question, q.context) for q in examples]
+            for window in windows_of(questions, tokenizer, data.max_length, data.stride):
+                text, start = examples[window.number].answers[0]
+                yield window.ids, [window.first, *answer_tokens(window, start, start + len(text))]
+
+        write_in_groups(folder, rows())
+        return {}
+
+    def segments(self, tokens: Tensor, targets: list[NDArray[np.uint32]]) -> Tensor:
+        return two_segments(tokens, [int(target[0]) for target in targets])
+
+    def pipeline(self, model: Bert, quick: bool = False) -> Answerer:
+        data = self.recipe.data
+        return Answerer(model, self.tokenizer, data.max_length, data.stride, data.max_answer)
+
+    def loss(self, model: Bert, batch: EncoderBatch) -> tuple[Tensor, Tensor, int]:
+        logits = model(batch.tokens, batch.segments, batch.mask)  # (B, L, 2)
+        assert isinstance(logits, Tensor)
+        logits = logits.float().masked_fill(~batch.mask[:, :, None], -1e9)
+        sums = [cross_entropy(logits[:, :, side], batch.labels[:, 1 + side], reduction="sum") for side in (0, 1)]
+        loss = (sums[0] + sums[1]) / 2
+        return loss, loss, len(batch.labels)
+
+
+def answer_tokens(window: Window, start: int, end: int) -> tuple[int, int]:
+    """The first and the last token, in the framed row, of the characters [start, end); [CLS] for an answer elsewhere."""
+    inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
+    if not inside or window.offsets[0][0] > start or window.offsets[-1][1] < end:
+        return 0, 0
+    return window.begin + inside[0], window.begin + inside[-1]

@@ -1,0 +1,134 @@
+"""Image classification as a job for the trainer: images with a class each, changed a little whenever they are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from heedful.data.batches import Indices, Position, TensorBatch, deal_batches
+from heedful.data.corpus import Drops
+from heedful.data.images import LabelledImages, crop, flip, mixup, read_digits, read_folder, to_floats
+from heedful.data.prepare import Reporter, prepare_once
+from heedful.data.splits import hash_of
+from heedful.errors import HeedfulError, UsageError
+from heedful.models.vit import ViT
+from heedful.pipelines.images import ImageClassifier
+from heedful.recipes import Recipe
+from heedful.tasks.task import Task, manifest_of
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class ImageBatch(TensorBatch):
+    """Images (B, C, H, W) and how much of each class is in them (B, classes)."""
+
+    images: Tensor
+    targets: Tensor
+
+
+class ImageTask(Task):
+    """Learns which class an image belongs to."""
+
+    unit = "images"
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        self.classes: list[str] = manifest_of(folder)["labels"]
+        self.images, self.labels = self.stored("train")
+        self.valid, self.test = (
+            [(image, self.classes[label]) for image, label in zip(*self.stored(split), strict=True)] for split in SPLITS[1:]
+        )
+        data = recipe.data
+        self.config = self.model_config(classes=len(self.classes), image_size=data.size, channels=data.channels)
+
+    def stored(self, split: str) -> tuple[Any, Any]:
+        """Images (N, C, H, W), not read before they are needed, and labels (N,)."""
+        images = np.load(self.folder / f"{split}.images.npy", mmap_mode="r")
+        return images, np.load(self.folder / f"{split}.labels.npy")
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
+        data = recipe.data
+        named = {split: Path(getattr(data, split)) for split in SPLITS if getattr(data, split)}
+        if not data.generate and "train" not in named:
+            raise UsageError("no training images: give data.train=FOLDER, with a sub-folder for each class")
+        if data.generate and (data.size, data.channels) != (8, 1):
+            raise UsageError("the digits are grey and 8 pixels wide: data.size=8 data.channels=1")
+
+        def make(temporary: Path) -> dict[str, Any]:
+            drops = Drops()
+            found = read_digits() if data.generate else _read(named, data, drops, reporter)
+            for split in SPLITS:
+                part = found.get(split, LabelledImages(found["train"].images[:0], found["train"].labels[:0], []))
+                np.save(temporary / f"{split}.images.npy", part.images)
+                np.save(temporary / f"{split}.labels.npy", part.labels)
+            summary = f"{len(found['train']):,} images of {len(found['train'].classes)} classes"
+            reporter.say(f"data: {summary} to train on, {len(found['valid']):,} for validation")
+            if drops.counts:
+                reporter.say(f"data: {drops.describe()}")
+            return {"summary": summary, "labels": found["train"].classes}
+
+        settings = {"seed": recipe.training.seed, "data": vars(data)}
+        prepare_once(settings, list(named.values()), folder, reporter, make)
+
+    def pipeline(self, model: ViT, quick: bool = False) -> ImageClassifier:
+        return ImageClassifier(model, self.classes)
+
+    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, ImageBatch | None]]:
+        training = self.recipe.training
+        size = max(1, training.batch_tokens // (self.config.grid**2 + 1))
+        size = min(size, training.batch_examples) if training.batch_examples else size
+
+        def plan(epoch: int) -> Iterator[Indices]:
+            order = np.random.default_rng([training.seed, epoch]).permutation(len(self.labels))
+            for start in range(0, len(order), size):
+                yield order[start : start + size]
+
+        return deal_batches(plan, self.batch, position, rank, world)
+
+    def batch(self, indices: Indices, epoch: int) -> ImageBatch:
+        """Some images as tensors, flipped, shifted and mixed as the recipe says; by chance, but the same every time."""
+        data = self.recipe.data
+        seed = np.random.SeedSequence([self.recipe.training.seed, epoch, int(indices[0])]).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(seed) >> 1)
+        pixels, labels = self.images[np.sort(indices)], torch.from_numpy(self.labels[np.sort(indices)])
+        if data.crop:  # before they are scaled, so that what comes in from outside is black
+            pixels = crop(torch.from_numpy(np.ascontiguousarray(pixels)), data.crop, generator).numpy()
+        images = to_floats(np.ascontiguousarray(pixels))
+        if data.flip:
+            images = flip(images, 0.5, generator)
+        if data.mixup:
+            return ImageBatch(*mixup(images, labels, len(self.classes), data.mixup, generator))
+        return ImageBatch(images, one_hot(labels, len(self.classes)).float())
+
+    def loss(self, model: ViT, batch: ImageBatch) -> tuple[Tensor, Tensor, int]:
+        logits, smoothing = model(batch.images), self.recipe.training.label_smoothing
+        loss = cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=smoothing)
+        plain = cross_entropy(logits, batch.targets, reduction="sum") if smoothing else loss
+        return loss, plain, len(batch.targets)
+
+
+def _read(named: dict[str, Path], data: Any, drops: Drops, reporter: Reporter) -> dict[str, LabelledImages]:
+    """The user's folders; without one for validation, some of the training images are held out by their content."""
+    reporter.track("reading the images", None)
+    train = read_folder(named["train"], data.size, data.channels, drops=drops)
+    if len(train.classes) < 2:
+        raise HeedfulError(f"{named['train']} has one class, '{train.classes[0]}'; at least two are needed")
+    found = {"train": train}
+    for split, path in named.items():
+        if split != "train":
+            found[split] = read_folder(path, data.size, data.channels, train.classes, drops)
+    if "valid" not in found:
+        hashes = np.array([hash_of(image.tobytes().hex()) for image in train.images])
+        limit = np.sort(hashes)[max(1, min(data.hold_out, len(train) // 10)) - 1]
+        for split, chosen in (("valid", hashes <= limit), ("train", hashes > limit)):
+            found[split] = LabelledImages(train.images[chosen], train.labels[chosen], train.classes)
+    return found

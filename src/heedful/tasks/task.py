@@ -1,0 +1,126 @@
+"""What the trainer needs of a job, and what every job does alike: model, validation, pre-trained beginnings."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.data.batches import Position
+from heedful.data.prepare import Reporter
+from heedful.errors import HeedfulError
+from heedful.models import build_model, config_class
+from heedful.models.weights import take_weights
+from heedful.pipelines.directory import Pipeline, find_directory, read_config, read_tokenizers, read_weights
+from heedful.recipes import Recipe, model_settings
+from heedful.text import Tokenizer
+from heedful.training.processes import Processes
+
+SAMPLES = 8
+HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", "head")  # parts that pre-training need not have
+
+
+class Task(ABC):
+    """A job: built from a recipe and the folder that `prepare` filled. A subclass sets `valid`, `test` and `config`."""
+
+    unit = "examples"  # what the loss is a mean over
+    valid: Sequence[Any]
+    test: Sequence[Any]
+    config: Any  # of the model
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
+        """Do once what every process then loads."""
+
+    @abstractmethod
+    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Any]]:
+        """This process's share of the data from a position on."""
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, int]:
+        """Sums over the batch: the loss to train on, the loss to report; and how many units it is over."""
+
+    @abstractmethod
+    def pipeline(self, model: Any, quick: bool = False) -> Pipeline:
+        """The model as people will use it; `quick` where speed matters more, while training."""
+
+    def model_config(self, **decided: Any) -> Any:
+        """The settings of the model: the recipe's, and what the data has decided."""
+        wanted, start = self.recipe.model, {}
+        if wanted["pretrained"]:
+            start = pretrained_config(self.recipe)["model"]
+            decided = {key: value for key, value in decided.items() if not key.endswith("vocab")}  # its own is settled
+        return config_class(wanted["kind"])(**{**start, **decided, **model_settings(self.recipe)})
+
+    def build_model(self) -> Any:
+        """Fresh weights by the recipe's seed, or pre-trained ones."""
+        torch.manual_seed(self.recipe.training.seed)
+        model = build_model(self.config)
+        if self.recipe.model["pretrained"]:
+            folder = find_directory(Path(self.recipe.model["pretrained"]))
+            take_weights(model, read_weights(folder), str(folder / "model.safetensors"), HEADS)
+        return model
+
+    def validate(self, model: Any, processes: Processes, everything: bool = False) -> dict[str, Any]:
+        """Scores on the validation examples, and samples."""
+        limit = None if everything else self.recipe.training.validate_pairs
+        return self.score(model, self.valid[:limit], processes, quick=not everything)
+
+    def score(self, model: Any, examples: Sequence[Any], processes: Processes, quick: bool = False) -> dict[str, Any]:
+        """Scores of the model at work on any examples, shared out between the processes; and samples."""
+        pipeline = self.pipeline(model, quick)
+        outputs: list[Any] = [None] * len(examples)
+        for rank, part in enumerate(processes.gather(pipeline.predict(examples[processes.rank :: processes.world]))):
+            outputs[rank :: processes.world] = part
+        shown = pipeline.samples(examples[:SAMPLES], outputs[:SAMPLES])
+        return {**pipeline.scores(examples, outputs), "samples": shown}
+
+
+def pretrained_config(recipe: Recipe) -> dict[str, Any]:
+    """The config.json of the model a recipe goes on from."""
+    folder = find_directory(Path(recipe.model["pretrained"]))
+    config = read_config(folder)
+    if config["kind"] != recipe.model["kind"]:
+        raise HeedfulError(f"{folder} is a {config['kind']} model; {recipe.task} needs one of the kind {recipe.model['kind']}")
+    return config
+
+
+def ready_tokenizer(recipe: Recipe) -> Tokenizer | None:
+    """The tokenizer of the pre-trained model, or of `tokenizer.file`; None when one is to be learned."""
+    if recipe.model["pretrained"]:
+        folder = find_directory(Path(recipe.model["pretrained"]))
+        return read_tokenizers(folder, pretrained_config(recipe))["tokenizer"]
+    return Tokenizer.load(recipe.tokenizer.file) if recipe.tokenizer.file else None
+
+
+def ready_files(recipe: Recipe) -> list[Path]:
+    """The files whose content a ready tokenizer depends on."""
+    if recipe.model["pretrained"]:
+        return [find_directory(Path(recipe.model["pretrained"])) / "tokenizer.json"]
+    return [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
+
+
+def keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
+    """Write a tokenizer into the prepared folder; what the manifest must know of it."""
+    tokenizer.save(folder / "tokenizer.json")
+    return {"roles": tokenizer.roles}
+
+
+def kept_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a prepared folder."""
+    return Tokenizer.load(folder / "tokenizer.json", manifest_of(folder)["roles"])
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """What `prepare` noted."""
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return manifest

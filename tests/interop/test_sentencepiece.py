@@ -1,0 +1,144 @@
+"""SentencePiece models read by hand, against the library that makes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interop_models import TEXTS, train_pieces, write_marian_vocabulary
+
+from heedful.errors import HeedfulError
+from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
+from heedful.interop.settings import Settings
+from heedful.interop.vocabularies import read_tokenizers
+from heedful.text import Tokenizer
+
+sentencepiece = pytest.importorskip("sentencepiece", reason="the sentencepiece package is not installed")
+
+SPECIALS = ["</s>", "<pad>", "<unk>"]
+HARD = [
+    *TEXTS,
+    "",
+    " ",
+    "  two   spaces  ",
+    "a tab\tand a\nline",
+    "ﬁne ½ ① Ａｂｃ ｶﾞ が é é",
+    "emoji 😀👍🏽 and 👨‍👩‍👧",
+    "a\u200bb\u00adc\u00a0d",
+    "…—“quote”",
+    "ß İ ŉ ǆ",
+    "zzz qqq 狐",
+]
+
+
+def numbered(model: Any) -> dict[str, int]:
+    """Marian's numbers: special tokens first and last, in between the pieces and one that only another language has."""
+    pieces = [model.id_to_piece(number) for number in range(3, model.get_piece_size())]
+    return {name: number for number, name in enumerate(["</s>", "<unk>", *pieces, "▁elsewhere", "狐", ">>de<<", "<pad>"])}
+
+
+def both(tmp_path: Path, **options: Any) -> tuple[Any, Tokenizer, dict[str, int]]:
+    """Their processor, our tokenizer, and the numbers of the pieces."""
+    data = train_pieces([*TEXTS, "x < y > z / s <> pad"] * 4, 400, **options)
+    (tmp_path / "source.spm").write_bytes(data)
+    model = sentencepiece.SentencePieceProcessor(model_proto=data)
+    numbers = numbered(model)
+    backend = unigram_backend(read_sentencepiece(tmp_path / "source.spm"), numbers, "<unk>", SPECIALS)
+    Tokenizer(backend, {"bos": "<pad>"}).save(tmp_path / "tokenizer.json")
+    return model, Tokenizer.load(tmp_path / "tokenizer.json", {"bos": "<pad>"}), numbers
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc_cf", "identity"])
+@pytest.mark.parametrize("options", [{}, {"remove_extra_whitespaces": False}, {"add_dummy_prefix": False}])
+def test_text_is_cut_and_joined_as_sentencepiece_does(rule: str, options: dict[str, Any], tmp_path: Path) -> None:
+    model, ours, numbers = both(tmp_path, normalization_rule_name=rule, character_coverage=0.99, **options)
+    for text in HARD:
+        pieces = model.encode(text, out_type=str)
+        wanted = [numbers["<unk>"] if model.piece_to_id(piece) == model.unk_id() else numbers[piece] for piece in pieces]
+        assert ours.encode(text) == wanted, text
+        if ours.unk not in wanted:
+            assert ours.decode(wanted) == model.decode(model.encode(text))
+    assert any(ours.unk in ours.encode(text) for text in HARD)
+
+
+def test_text_never_becomes_a_special_token_or_a_piece_of_the_other_language(tmp_path: Path) -> None:
+    model, ours, numbers = both(tmp_path)
+    reserved = {numbers[name] for name in ("</s>", "<pad>", "▁elsewhere", "狐")}
+    for text in ("</s>", "x</s>y", "<pad>", "elsewhere", "狐", "</s></s> <pad>"):
+        assert not reserved & set(ours.encode(text)), text
+    assert ours.encode("x</s>y") == [numbers[piece] for piece in [*model.encode("x", out_type=str), "<", "/", "s", ">", "y"]]
+    assert ours.decode([numbers["▁elsewhere"], numbers["狐"]]) == "elsewhere狐"
+
+
+def test_a_language_tag_is_one_token_before_a_text_like_any_other(tmp_path: Path) -> None:
+    _, ours, numbers = both(tmp_path)
+    for text in (">>de<< The fox", ">>de<<The fox"):
+        assert ours.encode(text) == [numbers[">>de<<"], *ours.encode("The fox")]
+
+
+def test_the_whole_vocabulary_is_that_of_the_marian_tokenizer(tmp_path: Path) -> None:
+    import transformers
+
+    size = write_marian_vocabulary(tmp_path)
+    named = {"decoder_start_token_id": size - 1, "pad_token_id": size - 1, "eos_token_id": 0}
+    found, note = read_tokenizers(tmp_path, "marian", Settings(named, "config.json"), [size, size])
+    assert note == ""
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    compared = 0
+    for name, theirs_of in (("tokenizer", theirs), ("target_tokenizer", lambda text: theirs(text_target=text))):
+        for text in HARD:
+            ids = found[name].encode(text)
+            # Of text that this side does not know, theirs looks up the characters among the other side's pieces.
+            if ids and found[name].unk not in ids:
+                assert [*ids, 0] == theirs_of(text).input_ids, text
+                compared += 1
+    assert compared > 10
+    text = TEXTS[4]
+    assert found["target_tokenizer"].decode(found["target_tokenizer"].encode(text)) == text
+
+
+def test_pieces_without_a_number_are_told_and_cut_smaller(tmp_path: Path) -> None:
+    size = write_marian_vocabulary(tmp_path)
+    numbers = json.loads((tmp_path / "vocab.json").read_text())
+    pieces = read_sentencepiece(tmp_path / "source.spm").scores
+    lost = next(name for name in numbers if name in pieces and len(name) > 2 and not name.startswith("▁"))
+    kept = [name for name in numbers if name != lost]
+    (tmp_path / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(kept)}))
+    ids = {"decoder_start_token_id": size - 2, "pad_token_id": size - 2, "eos_token_id": 0}
+    found, note = read_tokenizers(tmp_path, "marian", Settings(ids, "config.json"), [size, size])
+    assert "1 pieces of source.spm have no number in vocab.json" in note
+    assert found["tokenizer"].decode(found["tokenizer"].encode(lost)) == lost
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"model_type": "bpe"}, "a model_type other than unigram"),
+        ({"byte_fallback": True, "size": 700}, "byte pieces"),
+        ({"user_defined_symbols": ["<tag>"]}, "user-defined pieces"),
+        ({"treat_whitespace_as_suffix": True}, "spaces as suffixes"),
+    ],
+)
+def test_models_that_cut_otherwise_are_refused(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    (tmp_path / "source.spm").write_bytes(train_pieces(TEXTS * 4, **options))
+    with pytest.raises(HeedfulError, match=f"has {says}, which heedful does not read"):
+        read_sentencepiece(tmp_path / "source.spm")
+
+
+def test_every_cut_or_foreign_file_is_an_error_and_never_a_crash(tmp_path: Path) -> None:
+    data = train_pieces(TEXTS, 150)
+    path = tmp_path / "source.spm"
+    for broken in (b"", b"\x0a", b"not a model", data[: len(data) // 2], data[1:], b"\xff" * 40, b'{"json": true}'):
+        path.write_bytes(broken)
+        with pytest.raises(HeedfulError, match=r"source.spm is not a SentencePiece model"):
+            read_sentencepiece(path)
+
+
+@pytest.mark.parametrize("numbers", [{"</s>": 0, "<unk>": 2}, {"</s>": 0, "<unk>": 0}, {"</s>": "0", "<unk>": 1}, {"a": 0}])
+def test_wrong_numbers_are_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
+    write_marian_vocabulary(tmp_path)
+    (tmp_path / "vocab.json").write_text(json.dumps(numbers))
+    with pytest.raises(HeedfulError, match=r"vocab.json (does not number its|has no <unk>)"):
+        read_tokenizers(tmp_path, "marian", Settings({}, "config.json"), [9, 9])
