@@ -10,7 +10,7 @@ import pytest
 import torch
 from interop_models import same_tensors
 from safetensors.torch import load_file, save_file
-from test_bert import build
+from test_bert_weights import build
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.interop import export_huggingface, import_huggingface

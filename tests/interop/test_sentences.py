@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from interop_models import TEXTS
-from test_bert import build
+from test_bert_weights import build
 
 from heedful.errors import HeedfulError
 from heedful.interop import export_huggingface, import_huggingface
