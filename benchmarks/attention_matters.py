@@ -41,7 +41,7 @@ from heedful.tasks.translation import TranslationTask
 from heedful.text import Tokenizer
 from heedful.training.log import read_metrics
 from heedful.training.screen import Silence
-from language_model import Transcript, heedful_facts, watch_heedful
+from measuring import Transcript, heedful_facts, watch_heedful
 
 PARTS = 5  # of the test set, by length
 # Name → settings of the model and its colour, which colour-blind eyes tell apart too.

@@ -33,7 +33,7 @@ from heedful.data.corpus import Drops
 from heedful.data.labelled import read_labelled
 from heedful.interop.huggingface import import_huggingface
 from heedful.training.processes import cores
-from language_model import Transcript, at_end_alone, counted, heedful_facts, medians, watch_heedful, watch_peer
+from measuring import Transcript, at_end_alone, counted, heedful_facts, medians, watch_heedful, watch_peer
 
 BATCH, LONGEST, WEIGHT_DECAY = 32, 64, 0.01
 PEERS = {"transformers Trainer": "random", "transformers Trainer, by length": "group_by_length"}  # name → its sampling

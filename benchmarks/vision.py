@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from heedful.data.images import LabelledImages, crop, read_digits, to_floats
 from heedful.recipes import Recipe, load_recipe
 from heedful.training.processes import cores
-from language_model import (
+from measuring import (
     Transcript,
     adamw,
     at_end_alone,

@@ -21,7 +21,7 @@ from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides
 from heedful.recipes import load_recipe  # noqa: E402
 from heedful.tasks.translation import TranslationTask  # noqa: E402
 from heedful.training.screen import Silence  # noqa: E402
-from language_model import beside_peers, medians  # noqa: E402
+from measuring import beside_peers, medians  # noqa: E402
 
 WHOLE = "HEEDFUL_BENCHMARKS"
 # Most of their time is that of starting two to six processes each: three minutes in all on a busy machine.

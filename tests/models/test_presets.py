@@ -143,7 +143,8 @@ def test_naming_a_preset_replaces_the_whole_shape(name: str) -> None:
 
 
 def test_presets_for_an_ordinary_computer() -> None:
-    assert PRESETS["gpt-mini"].model == {"layers": 4, "d_model": 128, "d_ff": 512, "heads": 4, "context": 128}
+    shape = {"layers": 4, "d_model": 128, "d_ff": 512, "heads": 4, "context": 128, "activation": "relu"}
+    assert PRESETS["gpt-mini"].model == shape
     assert count("gpt-mini") < 8e6
     model = build_model(config_class("vit")(classes=10, **PRESETS["vit-digits"].model))
     assert model(torch.rand(3, 1, 8, 8)).shape == (3, 10)

@@ -12,9 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import TASKS, Trained, small_recipe, write_examples
+from conftest import TASKS, Trained, small_recipe, write_examples, write_pairs
 from heedful.data.batches import Position
 from heedful.errors import HeedfulError
+from heedful.models.weights import named_weights
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe
 from heedful.tasks import task_class
@@ -251,3 +252,21 @@ def test_the_default_data_of_a_recipe_is_there_without_any_file(name: str, tmp_p
     task = task_class(name)(recipe, tmp_path / "data")
     assert min(len(task.valid), len(task.test)) > 50
     assert len(examples_in(next(task.batches(Position(), 0, 1))[1])) > 1
+
+
+@pytest.mark.parametrize("task", ["translation", "summarization"])
+def test_a_trained_encoder_decoder_goes_on_learning_with_its_own_vocabulary(task: str, trained: Trained, tmp_path: Path) -> None:
+    before = load_pipeline(trained(task))
+    if task == "translation":
+        source, target = write_pairs(tmp_path, 60)
+        data = [f"data.source={source}", f"data.target={target}"]
+    else:
+        data = [f"data.train={write_examples(task, tmp_path)}"]
+    recipe = load_recipe(task, [*data, f"model.pretrained={trained(task)}", "tokenizer.size=999"])
+    job = task_class(task)
+    job.prepare(recipe, tmp_path / "data", Silence())
+    started = job(recipe, tmp_path / "data")
+    assert started.config == before.model.config
+    for name, tensor in named_weights(started.build_model()).items():
+        assert torch.equal(tensor, named_weights(before.model)[name]), name
+    assert started.pipeline(started.build_model()).tokenizers.keys() == before.tokenizers.keys()

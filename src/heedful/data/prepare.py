@@ -78,24 +78,35 @@ def prepare_once(
     sync(folder.parent)
 
 
-def prepare(data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter) -> None:
-    """Make `folder` hold the prepared parallel corpus of these settings, unless it already does."""
+def prepare(
+    data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter, ready: tuple[Tokenizer, Tokenizer] | None = None
+) -> None:
+    """Make `folder` hold the prepared parallel corpus of these settings, unless it already does.
+
+    `ready` tokenizers, those of a pre-trained model, take the place of the ones the settings describe.
+    """
     named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
     if not data.generate and named[""] is None:
         raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
     paths = [path for files in named.values() if files for path in files.paths]
     paths += [Path(tokenizer.file)] if tokenizer.file else []
-    settings = {"seed": seed, "data": vars(data), "tokenizer": vars(tokenizer)}
+    settings = {"seed": seed, "data": vars(data), "tokenizer": vars(tokenizer), "ready": ready is not None}
 
     def make(temporary: Path) -> dict[str, Any]:
         files = _generate(data, seed, temporary, reporter) if data.generate else named
-        return write_pairs(files, data, tokenizer, temporary, reporter)
+        return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready)
 
     prepare_once(settings, paths, folder, reporter, make)
 
 
 def write_pairs(
-    named: dict[str, Any], data: Any, tokenizer: Any, temporary: Path, reporter: Reporter, cut: bool = False
+    named: dict[str, Any],
+    data: Any,
+    tokenizer: Any,
+    temporary: Path,
+    reporter: Reporter,
+    cut: bool = False,
+    ready: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> dict[str, Any]:
     """Tokenizers, token store and held-out pairs of a parallel corpus: "" (training), "valid_" and "test_" files.
 
@@ -120,7 +131,7 @@ def write_pairs(
         hint = "" if training.target else "; if it is one of two aligned files, give data.target too"
         raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}{hint}")
 
-    source_tokenizer, target_tokenizer = _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
+    source_tokenizer, target_tokenizer = ready or _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
     source_tokenizer.save(temporary / "tokenizer.json")
     if target_tokenizer is not source_tokenizer:
         target_tokenizer.save(temporary / "target_tokenizer.json")
@@ -153,18 +164,25 @@ def write_pairs(
     for found in (drops, valid_drops):
         if found.counts:
             reporter.say(f"data: {found.describe()}")
-    return {"summary": f"{kept:,} pairs", "pairs": kept, "dropped": dict(drops.counts + valid_drops.counts)}
+    return {
+        "summary": f"{kept:,} pairs",
+        "pairs": kept,
+        "dropped": dict(drops.counts + valid_drops.counts),
+        "roles": source_tokenizer.roles,
+        "target_roles": target_tokenizer.roles,
+    }
 
 
 def load_prepared(folder: Path) -> Prepared:
     """What `prepare` left in a folder."""
-    source = Tokenizer.load(folder / "tokenizer.json")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    source = Tokenizer.load(folder / "tokenizer.json", manifest["roles"])
     other = folder / "target_tokenizer.json"
 
     def pairs(split: str) -> list[Pair]:
         return [(s, t) for s, t in json.loads((folder / f"{split}.json").read_text(encoding="utf-8"))]
 
-    target = Tokenizer.load(other) if other.exists() else source
+    target = Tokenizer.load(other, manifest["target_roles"]) if other.exists() else source
     return Prepared(source, target, ParallelStore(folder), pairs("valid"), pairs("test"))
 
 

@@ -17,9 +17,20 @@ from heedful.data.topics import write_topic_summaries
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.loss import label_smoothed_loss
+from heedful.pipelines.directory import find_directory, read_tokenizers
 from heedful.pipelines.translator import Summarizer, Translator
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task
+from heedful.tasks.task import Task, pretrained_config
+from heedful.text import Tokenizer
+
+
+def ready_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
+    """The two tokenizers (or one twice) of the pre-trained model a recipe goes on from."""
+    if not recipe.model["pretrained"]:
+        return None
+    config = pretrained_config(recipe)
+    found = read_tokenizers(find_directory(Path(recipe.model["pretrained"])), config)
+    return found["tokenizer"], found.get("target_tokenizer", found["tokenizer"])
 
 
 class TranslationTask(Task):
@@ -36,7 +47,8 @@ class TranslationTask(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter)
+        ready = ready_tokenizers(recipe)
+        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready)
 
     def pipeline(self, model: Seq2Seq, quick: bool = False) -> Translator:
         return Translator(model, self.data.source_tokenizer, self.data.target_tokenizer, **self.decoding(quick))
@@ -85,14 +97,15 @@ class SummarizationTask(TranslationTask):
         named = {"train": data.train, "valid": data.valid, "test": data.test}
         paths = [Path(path) for path in named.values() if path]
         paths += [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
-        settings = {"seed": seed, "data": vars(data), "tokenizer": vars(recipe.tokenizer)}
+        tokenizer, start = vars(recipe.tokenizer), recipe.model["pretrained"]
+        settings = {"seed": seed, "data": vars(data), "tokenizer": tokenizer, "from": start}
 
         def make(temporary: Path) -> dict[str, Any]:
             made = write_topic_summaries(temporary, seed) if data.generate else {k: Path(v) for k, v in named.items() if v}
             files = {
                 "" if split == "train" else f"{split}_": SummaryFile(made[split]) if split in made else None for split in named
             }
-            return write_pairs(files, data, recipe.tokenizer, temporary, reporter, cut=True)
+            return write_pairs(files, data, recipe.tokenizer, temporary, reporter, True, ready_tokenizers(recipe))
 
         prepare_once(settings, paths, folder, reporter, make)
 
