@@ -288,6 +288,7 @@ def test_ctrl_c_while_reading_the_terminal_ends_quietly(model: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell has it ignored
     )
     assert process.stdin is not None
     assert process.stdout is not None
