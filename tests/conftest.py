@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -25,6 +26,14 @@ TASKS = (
 LONGER = ["tokenizer.kind=char", "training.steps=40", "training.validate_every=40", "decoding.max_extra=20"]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Trained = Callable[[str], Path]
+
+
+def real_data(name: str) -> Path:
+    """A folder of real public data, which is not part of the project; the test is skipped where it is not."""
+    shared = Path(os.environ.get("HEEDFUL_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+    if not (shared / name).is_dir():
+        pytest.skip(f"there is no {name} in {shared}; set HEEDFUL_DATA to the folder that holds it")
+    return shared / name
 
 
 @pytest.fixture(scope="session", autouse=True)

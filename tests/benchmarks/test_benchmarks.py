@@ -14,15 +14,13 @@ from typing import Any
 
 import pytest
 
+from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides, parameters_of, spread
+from heedful.recipes import load_recipe
+from heedful.tasks.translation import TranslationTask
+from heedful.training.screen import Silence
+from measuring import beside_peers, medians
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(FOLDER))  # as Python itself does for a script
-
-from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides, parameters_of, spread  # noqa: E402
-from heedful.recipes import load_recipe  # noqa: E402
-from heedful.tasks.translation import TranslationTask  # noqa: E402
-from heedful.training.screen import Silence  # noqa: E402
-from measuring import beside_peers, medians  # noqa: E402
-
 WHOLE = "HEEDFUL_BENCHMARKS"
 # Most of their time is that of starting two to six processes each: three minutes in all on a busy machine.
 whole = pytest.mark.skipif(WHOLE not in os.environ, reason=f"whole benchmarks are slow; {WHOLE}=1 runs them too")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from itertools import islice, pairwise, takewhile
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from conftest import real_data
 from heedful.data.batches import (
     POOL,
     Batch,
@@ -268,10 +268,7 @@ def test_prefetch_tells_how_long_its_reader_waited() -> None:
 
 
 def test_padding_of_real_text_is_under_a_tenth(tmp_path: Path) -> None:
-    shared = os.environ.get("HEEDFUL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data"
-    text = Path(shared) / "multi30k" / "raw"
-    if not text.is_dir():
-        pytest.skip(f"there is no Multi30k in {text}; set HEEDFUL_DATA to the folder that holds multi30k")
+    text = real_data("multi30k") / "raw"
     data = PairSettings(
         source=str(text / "train.de.gz"),
         target=str(text / "train.en.gz"),

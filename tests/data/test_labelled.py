@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import real_data
 from heedful.data.corpus import Drops
 from heedful.data.labelled import read_labelled
 from heedful.errors import HeedfulError
 
-SST2 = Path("/work/shared/data/sst2")
 EXAMPLES = [("a fine film", "1"), ("Grüße, „schön“", "good"), ("線を\u2028分けない", "0"), ("it 's , well , long", "not bad")]
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1).filter(str.strip)
 
@@ -142,10 +142,9 @@ def test_the_error_of_one_file_does_not_tell_of_another(tmp_path: Path) -> None:
     assert str(caught.value) == f"no usable labelled text in {bad}: 2 empty"
 
 
-@pytest.mark.skipif(not SST2.is_dir(), reason="SST-2 is not on this machine")
 @pytest.mark.parametrize(("name", "count"), [("train.tsv.gz", 6920), ("dev.tsv.gz", 872)])
 def test_sst2_reads_as_it_is(name: str, count: int) -> None:
-    examples, drops = read(SST2 / name)
+    examples, drops = read(real_data("sst2") / name)
     assert len(examples) == count
     assert not drops.counts
     assert {label for _, label in examples} == {"0", "1"}
