@@ -80,7 +80,7 @@ def examples_of(task: str, run: Path, folder: Path) -> list[Any]:
     """Validation examples of a trained job as its `predict` takes them."""
     if task == "image-classification":
         pipeline = load_pipeline(run)
-        return list(pipeline.examples_of(Path(small_recipe(task, folder).data.train), Drops()))
+        return list(pipeline.read_examples(Path(small_recipe(task, folder).data.train), Drops()))
     from heedful.recipes import load_recipe
     from heedful.tasks import task_class
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -59,7 +59,7 @@ def write_vocab_txt(folder: Path) -> None:
 
 def train_pieces(texts: list[str], size: int = 220, **options: Any) -> bytes:
     """A SentencePiece model trained on a few texts."""
-    library = pytest.importorskip("sentencepiece", reason="the sentencepiece package is not installed")
+    library = importlib.import_module("sentencepiece")
     written = io.BytesIO()
     library.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -75,7 +75,7 @@ def train_pieces(texts: list[str], size: int = 220, **options: Any) -> bytes:
 
 def write_marian_vocabulary(folder: Path) -> int:
     """source.spm, target.spm and the vocab.json that numbers the pieces of both as Marian's do; how many there are."""
-    library = pytest.importorskip("sentencepiece", reason="the sentencepiece package is not installed")
+    library = importlib.import_module("sentencepiece")
     names = ["</s>", "<unk>"]
     for side, texts in (("source", TEXTS[:3]), ("target", TEXTS[2:])):
         pieces = train_pieces(texts * 4)

@@ -189,3 +189,12 @@ def test_no_value_of_a_configuration_is_a_crash(value: Any, folder: Path, tmp_pa
         except HeedfulError:
             pass
     assert 0 < read < len(whole)  # what does not matter passes, what does is refused
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_of_a_directory_stands_for_it(folder: Path, name: str) -> None:
+    import_huggingface(folder, folder.parent / "whole")
+    import_huggingface(folder / name, folder.parent / "file")
+    whole, file = (load_file(folder.parent / out / "model.safetensors") for out in ("whole", "file"))
+    assert whole.keys() == file.keys()
+    assert all(torch.equal(whole[key], file[key]) for key in whole)

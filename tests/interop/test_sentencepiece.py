@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from heedful.interop.settings import Settings
 from heedful.interop.vocabularies import read_tokenizers
 from heedful.text import Tokenizer
 
-sentencepiece = pytest.importorskip("sentencepiece", reason="the sentencepiece package is not installed")
+sentencepiece = importlib.import_module("sentencepiece")
 
 SPECIALS = ["</s>", "<pad>", "<unk>"]
 HARD = [

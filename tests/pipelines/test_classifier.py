@@ -73,7 +73,7 @@ def test_images_are_classified_from_files_of_any_size(trained: Trained, tmp_path
 def test_a_folder_with_a_class_the_model_does_not_know_is_refused(trained: Trained, tmp_path: Path) -> None:
     classifier = load_pipeline(trained("image-classification"))
     folder = write_images(tmp_path / "images", 2)
-    assert len(classifier.examples_of(folder, Drops())) == 4
+    assert len(classifier.read_examples(folder, Drops())) == 4
     (folder / "upper").rename(folder / "sideways")
     with pytest.raises(HeedfulError, match="sideways"):
-        classifier.examples_of(folder, Drops())
+        classifier.read_examples(folder, Drops())

@@ -38,7 +38,6 @@ def evaluate(
     from heedful.errors import HeedfulError
     from heedful.evaluation.names import shown_scores
     from heedful.pipelines import load_pipeline
-    from heedful.pipelines.examples import read_examples
     from heedful.pipelines.translator import Translator
     from heedful.training.device import pick_device
 
@@ -49,7 +48,7 @@ def evaluate(
         pipeline.beam = beam or pipeline.beam
         pipeline.bleu = {"tokenize": tokenize, "lowercase": lowercase}
         pipeline.text_scores([""], [""])  # a wrong name is told before the work, not after it
-    examples = read_examples(pipeline, data, source, reference)
+    examples = _examples(pipeline, data, source, reference)
     outputs = pipeline.predict(examples)
     scores: dict[str, Any] = {**pipeline.scores(examples, outputs), "examples": len(examples)}
     if isinstance(pipeline, Translator):
@@ -64,3 +63,22 @@ def evaluate(
     signatures = {"BLEU": scores.get("bleu_signature", ""), "chrF": scores.get("chrf_signature", "")}
     for name, value in shown_scores(scores).items():
         typer.echo(f"{name:20} {value}   {signatures.get(name, '')}".rstrip())
+
+
+def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: Path | None) -> list[Any]:
+    """The examples of a file, of a folder of images, or of the two aligned files of a translation."""
+    from heedful.data.corpus import Drops, read_aligned
+    from heedful.errors import HeedfulError, UsageError
+
+    if pipeline.task == "translation" and source is not None and reference is not None:
+        return [pair for _, pair in read_aligned(source, reference)]
+    if source is not None or reference is not None:
+        raise UsageError("a translation takes --source and --reference together; any other job takes its data as one argument")
+    if data is None:
+        needed = "--source FILE --reference FILE" if pipeline.task == "translation" else "its held-out data: a file or a folder"
+        raise UsageError(f"nothing to score on; give {needed}")
+    drops = Drops()
+    examples: list[Any] = pipeline.read_examples(data, drops)
+    if not examples:
+        raise HeedfulError(f"no usable example in {data}: {drops.describe()}")
+    return examples

@@ -16,7 +16,9 @@ EXAMPLES = """Examples:
 
 
 def import_(
-    model: Annotated[Path, typer.Argument(help="A Hugging Face directory: config.json, *.safetensors, tokenizer files.")],
+    model: Annotated[
+        Path, typer.Argument(help="A Hugging Face directory (config.json, *.safetensors, tokenizer), or a file in it.")
+    ],
     out: Annotated[Path, typer.Argument(help="The model directory to write.")],
 ) -> None:
     """Read a Hugging Face model (BERT, sentence encoders, GPT-2, ViT, Marian). Nothing in it is executed."""

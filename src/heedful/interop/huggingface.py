@@ -41,6 +41,8 @@ UNSAFE = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "f
 def import_huggingface(path: Path, out: Path) -> str:
     """Read a directory of Hugging Face's and write one of ours; a sentence on what was read."""
     path, out = Path(path), Path(out)
+    if path.is_file():  # its config.json or its weights; neither means anything without what lies beside it
+        path = path.parent
     refuse_to_overwrite(out)
     if not path.is_dir():
         raise HeedfulError(f"there is no directory {path}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from heedful.data.squad import Question
+from heedful.data.corpus import Drops
+from heedful.data.squad import Question, read_squad
 from heedful.data.words import split_words
 from heedful.evaluation import span_scores
 from heedful.models.bert import Bert
@@ -77,6 +79,9 @@ class Answerer(EncoderPipeline):
             (text, math.exp(value - total) if value > -math.inf else 0.0)
             for (value, text), total in zip(best, totals, strict=True)
         ]
+
+    def read_examples(self, path: Path, drops: Drops) -> list[Question]:
+        return list(read_squad(path, drops))
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """Of each question: the answer found."""

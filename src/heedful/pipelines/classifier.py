@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
+from heedful.data.corpus import Drops
+from heedful.data.labelled import read_labelled
 from heedful.evaluation import classification_scores
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
@@ -31,6 +34,9 @@ class Classifier(EncoderPipeline):
             best = logits.softmax(-1).topk(min(top, len(self.labels)))
             found[i] = [(self.labels[k], p) for p, k in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
         return found
+
+    def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
+        return list(read_labelled(path, drops))
 
     def predict(self, examples: Sequence[tuple[str, str]]) -> list[Any]:
         """Of each (text, label): the likeliest label, and −log p of the right one (None when the model does not know it)."""

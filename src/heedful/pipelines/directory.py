@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from heedful.data.corpus import Drops
 from heedful.errors import HeedfulError, UsageError
 from heedful.files import write_text, write_whole
 from heedful.models import KINDS, build_model, config_class, kind_of
@@ -54,6 +55,10 @@ class Pipeline(ABC):
     @abstractmethod
     def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
         """The reverse of the two above."""
+
+    @abstractmethod
+    def read_examples(self, path: Path, drops: Drops) -> list[Any]:
+        """Held-out data in the format of the job, as `predict` takes it; what cannot be used is counted in `drops`."""
 
     @abstractmethod
     def predict(self, examples: Sequence[Any]) -> list[Any]:

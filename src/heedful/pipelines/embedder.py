@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.data.corpus import Drops
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
@@ -53,8 +55,11 @@ class Embedder(EncoderPipeline):
     def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Any:
         return self.model.states(tokens, segments, mask)
 
-    def predict(self, examples: Sequence[str]) -> list[Any]:
+    def read_examples(self, path: Path, drops: Drops) -> list[str]:
         raise UsageError("a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR")
+
+    def predict(self, examples: Sequence[str]) -> list[Any]:
+        return [None] * len(examples)
 
     def row_of(self, example: str) -> tuple[list[int], int | None]:
         return self.encode([example])[0], None

@@ -66,9 +66,8 @@ class ImageClassifier(Pipeline):
         self.model.train(was_training)
         return torch.cat(parts) if parts else torch.zeros(0, len(self.labels))
 
-    def examples_of(self, folder: Path, drops: Drops) -> list[Example]:
-        """The images of a folder with a sub-folder for each class."""
-        found = read_folder(folder, self.model.config.image_size, self.model.config.channels, self.labels, drops)
+    def read_examples(self, path: Path, drops: Drops) -> list[Example]:
+        found = read_folder(path, self.model.config.image_size, self.model.config.channels, self.labels, drops)
         return [(image, self.labels[label]) for image, label in zip(found.images, found.labels, strict=True)]
 
     def tensor_of(self, example: Example) -> Tensor:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from heedful.data.corpus import Drops
+from heedful.data.documents import read_documents
 from heedful.errors import HeedfulError, UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
@@ -65,6 +68,10 @@ class MaskedModel(EncoderPipeline):
         if len(ids) > self.max_length - 2:
             raise HeedfulError(f"a text of {len(ids)} tokens is too long to fill; the model reads {self.max_length - 2}")
         return ids
+
+    def read_examples(self, path: Path, drops: Drops) -> list[Texts]:
+        documents = enumerate(read_documents(path, drops))
+        return pairs_of([(n, chunk) for n, text in documents for chunk in chunks_of(text, self.tokenizer, self.max_length)])
 
     @torch.no_grad()
     def predict(self, examples: Sequence[Texts]) -> list[Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
+from heedful.data.conll import read_conll
+from heedful.data.corpus import Drops
 from heedful.data.words import split_words
 from heedful.evaluation import tag_scores
 from heedful.models.bert import Bert
@@ -41,6 +44,9 @@ class Tagger(EncoderPipeline):
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The tags of words already split."""
         return [row[0] for row in self.predict([(list(words), [""] * len(words)) for words in sentences])]
+
+    def read_examples(self, path: Path, drops: Drops) -> list[Sentence]:
+        return list(read_conll(path, drops))
 
     def predict(self, examples: Sequence[Sentence]) -> list[Any]:
         """Of each sentence: its tags, Σ −log p of the right ones, and how many of these the model knows."""

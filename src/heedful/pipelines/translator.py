@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from heedful.data.batches import SpecialIds, collate, frame, special_ids
+from heedful.data.corpus import Drops, ParallelFiles
+from heedful.data.documents import read_summaries
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import UsageError
 from heedful.evaluation import summary_scores, translation_scores
@@ -135,6 +138,9 @@ class Translator(Pipeline):
         loss = -sum(total for total, _ in found) / max(1, sum(tokens for _, tokens in found))
         return math.exp(min(loss, 700.0))
 
+    def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
+        return list(ParallelFiles(path).read(drops))
+
     def predict(self, examples: Sequence[tuple[str, str]]) -> list[Any]:
         """Of each pair: what is written for its source, and how likely its target was: log p and tokens."""
         if not examples:
@@ -174,6 +180,9 @@ class Summarizer(Translator):
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [ids[: self.max_length] for ids in super().encode_sources(texts)]
+
+    def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
+        return list(read_summaries(path, drops))
 
     def text_scores(self, written: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
         return summary_scores(written, right)

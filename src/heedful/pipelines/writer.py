@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 
+from heedful.data.corpus import Drops
+from heedful.data.text import blocks_of
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import UsageError
 from heedful.models.gpt import GPT
@@ -85,6 +88,9 @@ class Writer(Pipeline):
                 for i, result in zip(rows, results, strict=True):
                     found[i] = result
         return found
+
+    def read_examples(self, path: Path, drops: Drops) -> list[Window]:
+        return windows_of("".join(blocks_of(path)), self.tokenizer, self.model.config.context)
 
     @torch.no_grad()
     def predict(self, examples: Sequence[Window]) -> list[Any]:

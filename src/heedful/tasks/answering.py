@@ -15,7 +15,8 @@ from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.squad import Question, read_squad
 from heedful.models.bert import Bert
 from heedful.pipelines.answerer import Answerer, Window, windows_of
-from heedful.tasks.encoder import EncoderBatch, EncoderTask, two_segments
+from heedful.pipelines.encoder import segments_of
+from heedful.tasks.encoder import EncoderBatch, EncoderTask
 from heedful.text import Tokenizer
 
 
@@ -24,7 +25,6 @@ class AnsweringTask(EncoderTask):
 
     read: ClassVar[Reader] = staticmethod(read_squad)
     generate: ClassVar[Maker] = staticmethod(write_cldr_questions)
-    head = "token"
     unit = "questions"
 
     @property
@@ -47,7 +47,7 @@ class AnsweringTask(EncoderTask):
         return {}
 
     def segments(self, tokens: Tensor, targets: list[NDArray[np.uint32]]) -> Tensor:
-        return two_segments(tokens, [int(target[0]) for target in targets])
+        return segments_of(tokens.size(1), [int(target[0]) for target in targets])
 
     def pipeline(self, model: Bert, quick: bool = False) -> Answerer:
         data = self.recipe.data

@@ -23,7 +23,6 @@ class ClassificationTask(EncoderTask):
 
     read: ClassVar[Reader] = staticmethod(read_labelled)
     generate: ClassVar[Maker] = staticmethod(write_language_names)
-    head = "sequence"
 
     @classmethod
     def texts(cls, example: tuple[str, str]) -> list[str]:

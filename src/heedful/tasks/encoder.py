@@ -19,8 +19,8 @@ from heedful.data.examples import Maker, Reader, held_examples, prepare_examples
 from heedful.data.prepare import Reporter
 from heedful.data.store import ParallelStore
 from heedful.errors import UsageError
-from heedful.pipelines.encoder import segments_of
 from heedful.recipes import Recipe
+from heedful.recipes.jobs import JOBS
 from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, manifest_of, ready_files, ready_tokenizer
 from heedful.text import Tokenizer
 
@@ -40,7 +40,6 @@ class EncoderTask(Task):
 
     read: ClassVar[Reader]
     generate: ClassVar[Maker]
-    head: ClassVar[str]
     masked: ClassVar[bool] = False  # whether the vocabulary needs [MASK]
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
@@ -49,8 +48,9 @@ class EncoderTask(Task):
         self.manifest = manifest_of(folder)
         self.train = ParallelStore(folder)
         self.valid, self.test = held_examples(folder, "valid"), held_examples(folder, "test")
-        pooling = {} if self.head == "sequence" else {"pooling": "cls"}  # whatever a pre-trained model had
-        self.config = self.model_config(vocab=self.tokenizer.size, head=self.head, classes=self.classes, **pooling)
+        head = JOBS[recipe.task].head
+        pooling = {} if head == "sequence" else {"pooling": "cls"}  # whatever a pre-trained model had
+        self.config = self.model_config(vocab=self.tokenizer.size, head=head, classes=self.classes, **pooling)
         longest, positions = recipe.data.max_length, self.config.max_positions
         if longest > positions:  # of a pre-trained model; a fresh one was checked with its recipe
             raise UsageError(f"data.max_length {longest} is more than the model's {positions} positions")
@@ -121,8 +121,3 @@ class EncoderTask(Task):
     def segments(self, tokens: Tensor, targets: list[NDArray[np.uint32]]) -> Tensor:
         """(B, L) of a batch: one text is all segment 0."""
         return torch.zeros_like(tokens)
-
-
-def two_segments(tokens: Tensor, firsts: list[int]) -> Tensor:
-    """(B, L) of rows that hold two texts, the first of so many tokens."""
-    return segments_of(tokens.size(1), firsts)

@@ -19,9 +19,10 @@ from heedful.data.topics import write_topic_sentences
 from heedful.errors import HeedfulError
 from heedful.models.bert import Bert
 from heedful.nn.loss import label_smoothed_loss
+from heedful.pipelines.encoder import segments_of
 from heedful.pipelines.masked import MaskedModel, Texts, chunks_of, hide, pairs_of
 from heedful.recipes import Recipe
-from heedful.tasks.encoder import EncoderTask, two_segments
+from heedful.tasks.encoder import EncoderTask
 from heedful.text import Tokenizer
 
 
@@ -43,7 +44,6 @@ class PretrainingTask(EncoderTask):
 
     read: ClassVar[Reader] = staticmethod(read_documents)
     generate: ClassVar[Maker] = staticmethod(write_topic_sentences)
-    head = "pretraining"
     masked = True
     unit = "masked tokens"
 
@@ -117,7 +117,7 @@ class PretrainingTask(EncoderTask):
         for number, where in enumerate(places):
             where_all[number, 1 : 1 + len(where)] = torch.from_numpy(where)  # [CLS] stands first
         found = torch.from_numpy(np.concatenate(answers).astype(np.int64))
-        return PretrainingBatch(tokens, two_segments(tokens, firsts), mask, where_all, found, torch.tensor(strangers))
+        return PretrainingBatch(tokens, segments_of(tokens.size(1), firsts), mask, where_all, found, torch.tensor(strangers))
 
     def partner(self, index: int, chance: np.random.Generator) -> tuple[int, bool]:
         """The next chunk of the document or, half of the time, one of another document; and which of the two it is."""

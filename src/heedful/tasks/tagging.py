@@ -26,7 +26,6 @@ class TaggingTask(EncoderTask):
 
     read: ClassVar[Reader] = staticmethod(read_conll)
     generate: ClassVar[Maker] = staticmethod(write_date_tags)
-    head = "token"
     unit = "words"
 
     @classmethod
