@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ import torch
 from heedful.pipelines import load_pipeline
 from heedful.training.log import read_metrics
 from heedful.training.processes import cores
-from train_speed import memory_with_children
 
 BUSY = 0.5  # load before a benchmark begins, above which its speeds are not to be trusted
 
@@ -51,6 +52,74 @@ class Transcript:
         self.say()
 
 
+def with_children(pid: int) -> list[int]:
+    """A process and all that it started, and they in turn."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):  # one that has just ended
+                parents[int(name)] = int(read_process(int(name), "stat").rsplit(")", 1)[1].split()[1])
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def read_process(pid: int, name: str) -> str:
+    with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory, shared or not."""
+    return int(read_process(pid, "statm").split()[1]) * resource.getpagesize()
+
+
+def own_bytes(pid: int) -> int:
+    """What a process has in memory, of what it shares with others its part (Pss); all of it where that is not told."""
+    with suppress(OSError):
+        for line in read_process(pid, "smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return resident_bytes(pid)
+
+
+def added_up(measure: Callable[[int], int], pids: Sequence[int]) -> int:
+    """The sum over processes, of which some may just have ended."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            total += measure(pid)
+    return total
+
+
+def memory_with_children(pid: int) -> int:
+    """Bytes in memory of a process and all that it started; what they share counts once."""
+    return added_up(own_bytes, with_children(pid))
+
+
+class PeakMemory:
+    """The most that `memory_with_children` has been, looked at every now and then.
+
+    Adding up Pss takes the kernel 10 ms and more a gigabyte, in which the process waits if it wants memory. So that
+    watching does not slow down what is watched, it is asked for only when more is resident than ever before.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.resident = self.bytes = 0
+
+    def look(self) -> None:
+        resident = added_up(resident_bytes, with_children(self.pid))
+        if resident > self.resident:
+            self.resident = resident
+            self.bytes = max(self.bytes, memory_with_children(self.pid))
+
+    @property
+    def megabytes(self) -> float:
+        return self.bytes / 1e6
+
+
 @dataclass(frozen=True)
 class Watched:
     """A command that came to its end: what it printed, how long it took, and the most memory it held."""
@@ -63,12 +132,13 @@ class Watched:
 def watch(command: Sequence[str]) -> Watched:
     """Run a command to its end. Memory is that of the process and the workers it started."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        started, peak = time.perf_counter(), 0
+        started = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=errors)
+        memory = PeakMemory(process.pid)
         try:
             while process.poll() is None:
-                peak = max(peak, memory_with_children(process.pid))
-                time.sleep(0.1)
+                memory.look()
+                time.sleep(0.2)
         finally:
             process.kill()
         seconds = time.perf_counter() - started
@@ -76,7 +146,7 @@ def watch(command: Sequence[str]) -> Watched:
         errors.seek(0)
         if process.returncode:
             raise SystemExit(f"{' '.join(command)}\nfailed:\n{errors.read()[-3000:]}")
-        return Watched(output.read(), seconds, peak / 1e6)
+        return Watched(output.read(), seconds, memory.megabytes)
 
 
 def watch_heedful(recipe: str, overrides: Sequence[str], run: Path) -> Watched:

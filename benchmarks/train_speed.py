@@ -1,149 +1,138 @@
-"""Training speed of heedful and of Hugging Face Marian: same size, same batches, interleaved rounds in one run.
+"""Training speed and memory of heedful beside four libraries: same shape, same Multi30k batches, interleaved in one run.
 
-    python benchmarks/train_speed.py --source train.en --target train.de --size tiny
+    pip install -c constraints.txt '.[bench]'
+    pip install -c constraints.txt --no-deps joeynmt
+    python benchmarks/train_speed.py --data ../shared/data/multi30k/tok
 
-heedful is the real command, `heedful train`, watched through its metrics. A peer is the loop people write: forward,
-label-smoothed cross-entropy, backward, clip, Adam, with all cores as threads. Tokens are real target tokens, ends
-included, never padding.
+heedful is the real command, `heedful train`, watched through its metrics. A peer is the best simple loop around Hugging
+Face Marian, `torch.nn.Transformer`, x-transformers or JoeyNMT, in a process of its own with all cores as threads
+(`peers.py`). One that is not installed is left out, and the table says so. Speed is real target tokens a second, ends
+included, never padding, over the same steps of the same batches; the first fifth of the steps warms up. Memory is the
+most that all processes of an engine held together. Numbers are medians over the rounds.
+
+The share of the peak is the model's FLOP/s (three times the products of the forward pass, padding not counted) by those
+of a large float32 product on all cores, measured before every round. Run it on a quiet machine without OMP_NUM_THREADS.
+
+The last line is for machines: heedful's speed by that of the fastest peer, and its share of the peak.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from heedful.data.batches import Batch, Position, batches_from, special_ids
-from heedful.data.prepare import load_prepared, prepare
-from heedful.models.presets import find_preset
+from attention_matters import file_of
+from heedful.data.batches import Batch
+from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
-from heedful.recipes import Recipe, load_recipe
-from heedful.training.screen import Screen
+from heedful.recipes import load_recipe
+from heedful.tasks.translation import TranslationTask
+from heedful.training.log import read_metrics
+from heedful.training.processes import cores
+from heedful.training.screen import Silence
+from measuring import PeakMemory, Transcript, beside_peers, counted, medians, watch
+from peers import PEERS, first_batches, missing_modules, parameters_of
 
-WARM, MEASURED = 10, {"tiny": 40, "base": 6}  # steps
-PEERS = ("marian",)
+STEPS = {"tiny": 40, "base": 8}  # measured, of a round
+REPORTS = 5  # of a round; the first is not measured
+ALIKE = 0.01  # how far the parameters of two engines may be apart
+# For peers what heedful does from inside: the C library keeps what tensors have freed, and the kernel need not clear it
+# again. They are faster by it, and take more memory; people who use them do not know of it.
+KEEP_FREED = ("env", "MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=2147483647")
+
+Found = dict[str, list[dict[str, float]]]  # engine → what each round measured
 
 
-def recipe_of(arguments: argparse.Namespace) -> Recipe:
-    """The job every engine does."""
-    return load_recipe("translation", overrides_of(arguments))
+@dataclass(frozen=True)
+class Job:
+    """What every engine does at one size."""
+
+    overrides: list[str]  # heedful's settings
+    data: Path  # prepared by heedful
+    every: int  # steps of a report
+    config: Seq2SeqConfig
+    batches: list[Batch]  # of the measured steps
+    keep_freed: bool  # by the peers
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For a peer."""
+        return {"overrides": self.overrides, "data": str(self.data), "warm": self.every, "steps": REPORTS * self.every}
 
 
-def overrides_of(arguments: argparse.Namespace) -> list[str]:
+def overrides_of(size: str, arguments: argparse.Namespace, every: int) -> list[str]:
+    """heedful's settings of a job that goes on until it is stopped."""
+    never = 1_000_000
     return [
-        f"data.source={arguments.source}", f"data.target={arguments.target}", f"model.preset={arguments.size}",
-        "tokenizer.size=10000", f"training.batch_tokens={arguments.batch_tokens}", "training.steps=100000",
-        "training.validate_every=100000", "training.checkpoint_every=100000", "training.log_every=10", "model.norm=post",
-        "model.dropout=0.1", "training.label_smoothing=0.1", "training.warmup=4000", "training.learning_rate=0",
-        f"training.workers={arguments.workers}",
+        f"data.source={file_of(arguments.data, 'train.en')}", f"data.target={file_of(arguments.data, 'train.de')}",
+        "tokenizer.size=10000", f"model.preset={size}", "model.norm=post", "model.dropout=0.1",
+        f"training.batch_tokens={arguments.batch_tokens}", f"training.workers={arguments.workers}", "training.device=cpu",
+        "training.label_smoothing=0.1", "training.schedule=inverse-sqrt", "training.learning_rate=0", "training.warmup=4000",
+        "training.clip=1", f"training.steps={never}", f"training.validate_every={never}",
+        f"training.checkpoint_every={never}", f"training.log_every={every}",
     ]  # fmt: skip
 
 
-def measure_heedful(arguments: argparse.Namespace, data: Path, run: Path) -> dict[str, float]:
+def prepare_job(size: str, arguments: argparse.Namespace, data: Path) -> Job:
+    """Prepare the data, once for all sizes, and look at what will be learned from it."""
+    every = -(-(arguments.steps or STEPS[size]) // (REPORTS - 1))
+    overrides = overrides_of(size, arguments, every)
+    recipe = load_recipe("translation", overrides)
+    if not data.exists():
+        TranslationTask.prepare(recipe, data, Silence())
+    task = TranslationTask(recipe, data)
+    assert isinstance(task.config, Seq2SeqConfig)
+    return Job(overrides, data, every, task.config, first_batches(task, REPORTS * every)[every:], arguments.keep_freed)
+
+
+def measure_heedful(job: Job) -> dict[str, float]:
     """Run `heedful train` on the prepared data until enough steps are logged."""
-    shutil.copytree(data, run / "data")
-    command = [sys.executable, "-m", "heedful", "train", "translation", *overrides_of(arguments), "--run", str(run)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    metrics = run / "metrics.jsonl"
-    wanted, peak = (WARM + MEASURED[arguments.size]) // 10 + 1, 0
-    rows: list[dict[str, Any]] = []
-    while len(rows) < wanted and process.poll() is None:
-        time.sleep(0.2)
-        peak = max(peak, memory_with_children(process.pid))
-        rows = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if len(rows) < wanted:
-        raise SystemExit(f"heedful failed: {process.stderr.read().decode() if process.stderr else ''}")
-    rates = [row["tokens_per_second"] for row in rows[1:]]
-    return {"tokens_per_second": statistics.median(rates), "megabytes": peak / 1e6}
-
-
-def memory_with_children(pid: int) -> int:
-    """Bytes resident in a process and the workers it started, shared pages counted once a process."""
-    total = 0
-    for folder in Path("/proc").glob("[0-9]*"):
+    run = job.data.with_name("run")
+    shutil.copytree(job.data, run / "data")
+    command = [sys.executable, "-m", "heedful", "train", "translation", *job.overrides, "--run", str(run)]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        memory = PeakMemory(process.pid)
+        rows: list[dict[str, Any]] = []
         try:
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if pid in (int(folder.name), parent):
-                total += int((folder / "statm").read_text().split()[1]) * resource.getpagesize()
-        except (OSError, IndexError):
-            continue
-    return total
+            while len(rows) < REPORTS and process.poll() is None:
+                time.sleep(0.2)
+                memory.look()
+                rows = read_metrics(run / "metrics.jsonl")
+        finally:
+            process.terminate()  # heedful then finishes its step and ends, and its workers with it
+            process.wait()
+        if len(rows) < REPORTS:
+            errors.seek(0)
+            raise SystemExit(f"{' '.join(command)}\nfailed:\n{errors.read()[-3000:]}")
+    workers = load_recipe(str(run / "recipe.toml")).training.workers  # as told, or as heedful chose
+    shutil.rmtree(run)
+    tokens, seconds = (rows[REPORTS - 1][key] - rows[0][key] for key in ("tokens", "seconds"))
+    with torch.device("meta"):
+        parameters = parameters_of(build_model(job.config))
+    facts = {"parameters": parameters, "workers": workers, "megabytes": memory.megabytes}
+    return {"rate": tokens / seconds, "tokens": tokens, **facts}
 
 
-def measure_peer(arguments: argparse.Namespace, data: Path) -> dict[str, float]:
+def measure_peer(name: str, job: Job) -> dict[str, float]:
     """Run one peer in a process of its own."""
-    command = [sys.executable, __file__, "--engine", arguments.peer, "--data", str(data), *forwarded(arguments)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-
-
-def forwarded(arguments: argparse.Namespace) -> list[str]:
-    keys = ("source", "target", "size", "batch_tokens", "workers")
-    return [word for key in keys for word in (f"--{key.replace('_', '-')}", str(getattr(arguments, key)))]
-
-
-def build_marian(config: Seq2SeqConfig, pad: int, bos: int, eos: int) -> torch.nn.Module:
-    """Marian of the same shape: shared embeddings, sinusoids, post-norm, ReLU."""
-    from transformers import MarianConfig, MarianMTModel
-
-    return MarianMTModel(
-        MarianConfig(
-            vocab_size=config.source_vocab, d_model=config.d_model, encoder_layers=config.layers,
-            decoder_layers=config.depth, encoder_ffn_dim=config.d_ff, decoder_ffn_dim=config.d_ff,
-            encoder_attention_heads=config.heads, decoder_attention_heads=config.heads, dropout=config.dropout,
-            attention_dropout=0.0, activation_dropout=0.0, activation_function="relu", scale_embedding=True,
-            max_position_embeddings=512, pad_token_id=pad, decoder_start_token_id=bos, eos_token_id=eos,
-        )
-    )  # fmt: skip
-
-
-def run_peer(arguments: argparse.Namespace) -> dict[str, float]:
-    """Inside the peer's process: train, and tell tokens per second and peak memory."""
-    recipe, prepared = recipe_of(arguments), load_prepared(Path(arguments.data))
-    source, target = prepared.source_tokenizer, prepared.target_tokenizer
-    config = Seq2SeqConfig(source.size, target.size, **find_preset(arguments.size).model)
-    torch.manual_seed(1)
-    model = build_marian(config, target.pad, target.bos, target.eos).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
-    special = special_ids(source, target)
-    stream = batches_from(prepared.train, special, recipe.training.batch_tokens, recipe.training.seed, Position())
-    rates = []
-    for _ in range((WARM + MEASURED[arguments.size]) // 10 + 1):
-        tokens, started = 0, time.perf_counter()
-        for _ in range(10):
-            batch = next(stream)[1]
-            assert batch is not None
-            tokens += train_step(model, optimizer, batch)
-        rates.append(tokens / (time.perf_counter() - started))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"tokens_per_second": statistics.median(rates[1:]), "megabytes": peak / 1e6}
-
-
-def train_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> int:
-    """One step of the usual loop; returns its target tokens."""
-    logits = model(
-        input_ids=batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=batch.target_in, use_cache=False
-    ).logits
-    labels = batch.target_out.masked_fill(~batch.target_mask, -100)
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, label_smoothing=0.1)
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    return int(batch.target_mask.sum())
+    script = Path(__file__).with_name("peers.py")
+    settings = json.dumps({**job.settings, "engine": name})
+    watched = watch([*(KEEP_FREED if job.keep_freed else ()), sys.executable, str(script), settings])
+    return {**json.loads(watched.output.splitlines()[-1]), "megabytes": watched.megabytes}
 
 
 def gemm_peak() -> float:
@@ -157,10 +146,10 @@ def gemm_peak() -> float:
     return best
 
 
-def flops_per_token(config: Seq2SeqConfig, data: Path) -> float:
+def flops_per_token(config: Seq2SeqConfig, batches: Sequence[Batch]) -> float:
     """Model FLOPs of training (three times the forward products) per target token, padding not counted."""
-    store = load_prepared(data).train
-    source, target = store.source.lengths + 1.0, store.target.lengths + 1.0
+    source = torch.cat([batch.source_mask.sum(1) for batch in batches]).double()
+    target = torch.cat([batch.target_mask.sum(1) for batch in batches]).double()
     d, f, wide = config.d_model, config.d_ff, config.heads * config.key_width
     project, feed = 2 * 4 * d * wide, 2 * 2 * d * f
     encoder = config.layers * (source * (project + feed) + 4 * source**2 * wide)
@@ -171,50 +160,88 @@ def flops_per_token(config: Seq2SeqConfig, data: Path) -> float:
     return float(3 * (encoder + decoder + output).sum() / target.sum())
 
 
+def check_alike(found: Found) -> None:
+    """Stop when the engines do not do the same work."""
+    facts = {name: rounds[-1] for name, rounds in found.items() if rounds}
+    first, *others = facts
+    for name in others:
+        tokens, sizes = ([facts[engine][key] for engine in (first, name)] for key in ("tokens", "parameters"))
+        if tokens[0] != tokens[1]:
+            raise SystemExit(f"{first} learned from {tokens[0]:,} target tokens, {name} from {tokens[1]:,}")
+        if abs(sizes[0] - sizes[1]) > ALIKE * sizes[0]:
+            raise SystemExit(f"{first} has {sizes[0]:,} parameters, {name} {sizes[1]:,}")
+
+
+def measure(jobs: dict[str, Job], engines: Sequence[str], rounds: int, transcript: Transcript) -> tuple[float, dict[str, Found]]:
+    """Everyone once a round: the peak in FLOP/s, and at each size what each engine did."""
+    found: dict[str, Found] = {size: {name: [] for name in engines} for size in jobs}
+    peaks = []
+    for number in range(1, rounds + 1):
+        peaks.append(gemm_peak())
+        transcript.say(f"round {number}: GEMM peak {peaks[-1] / 1e9:.0f} GFLOP/s")
+        for size, job in jobs.items():
+            for name, rows in found[size].items():
+                rows.append(measure_heedful(job) if name == "heedful" else measure_peer(name, job))
+                transcript.say(f"round {number}: {size} {name} {rows[-1]['rate']:,.0f} tokens/s {rows[-1]['megabytes']:,.0f} MB")
+                check_alike(found[size])
+    return statistics.median(peaks), found
+
+
+def versions_of(engines: Sequence[str]) -> str:
+    packages = {"heedful": "heedful", **{name: peer.package for name, peer in PEERS.items()}}
+    return ", ".join(f"{packages[name]} {version(packages[name])}" for name in engines)
+
+
 def main() -> None:
-    """Measure and print the table."""
+    """Measure and print a table a size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--size", choices=sorted(MEASURED), default="tiny")
-    parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="the folder of Multi30k's text")
+    parser.add_argument("--sizes", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--engines", nargs="+", choices=("heedful", *PEERS), default=["heedful", *PEERS])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--engine", help=argparse.SUPPRESS)
-    parser.add_argument("--data", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, help="measured at each size of a round, instead of 40 of tiny and 8 of base")
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--workers", type=int, default=0, help="processes of heedful; 0 lets it choose, as usual")
+    parser.add_argument("--keep-freed", action="store_true", help="let the C library keep freed memory for peers, too")
+    parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
-    if arguments.engine:
-        print(json.dumps(run_peer(arguments)))
-        return
-    arguments.source, arguments.target = str(Path(arguments.source).absolute()), str(Path(arguments.target).absolute())
+    missing = {name: modules for name in PEERS if name in arguments.engines and (modules := missing_modules(name))}
+    engines = [name for name in dict.fromkeys(arguments.engines) if name not in missing]
+    if "heedful" not in engines or len(engines) == 1:
+        parser.error("the ratio needs heedful and a peer that is installed among --engines")
+    transcript = Transcript(arguments.output)
+    transcript.say(versions_of(engines))
+    for name, modules in missing.items():
+        transcript.say(f"{name} is skipped, {', '.join(modules)} not being installed: {PEERS[name].install}")
+    torch.set_num_threads(cores())
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        recipe = recipe_of(arguments)
-        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, data, Screen())
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in ("heedful", *PEERS)}
-        peaks = []
-        for round_number in range(arguments.rounds):
-            peaks.append(gemm_peak())
-            for name, rows in found.items():
-                arguments.peer = name
-                if name == "heedful":
-                    rows.append(measure_heedful(arguments, data, Path(folder) / f"run-{round_number}"))
-                else:
-                    rows.append(measure_peer(arguments, data))
-                print(f"round {round_number + 1}: {name} {rows[-1]['tokens_per_second']:,.0f} tokens/s", flush=True)
-        size = load_prepared(data).source_tokenizer.size
-        config = Seq2SeqConfig(size, size, **find_preset(arguments.size).model)
-        cost = flops_per_token(config, data)
-    peak = statistics.median(peaks)
-    rate = {name: statistics.median(row["tokens_per_second"] for row in rows) for name, rows in found.items()}
-    print(f"\n{arguments.size}: {cost / 1e6:.1f} MFLOP per target token; GEMM peak {peak / 1e9:.0f} GFLOP/s\n")
-    print("| engine | target tokens/s | share of GEMM peak | peak memory, MB |\n|---|---|---|---|")
-    for name, rows in found.items():
-        memory = statistics.median(row["megabytes"] for row in rows)
-        print(f"| {name} | {rate[name]:,.0f} | {rate[name] * cost / peak:.2f} | {memory:,.0f} |")
-    fastest = max(rate[name] for name in PEERS)
-    share = rate["heedful"] * cost / peak
-    print(f"\nratio {arguments.size}={rate['heedful'] / fastest:.2f} peak {arguments.size}={share:.2f}")
+        jobs = {size: prepare_job(size, arguments, Path(folder) / "data") for size in dict.fromkeys(arguments.sizes)}
+        peak, found = measure(jobs, engines, arguments.rounds, transcript)
+    titles = {name: peer.title for name, peer in PEERS.items()}
+    sizes: dict[str, Any] = {}
+    for size, job in jobs.items():
+        cost = flops_per_token(job.config, job.batches)
+        rows = {name: medians(rounds) for name, rounds in found[size].items()}
+        ratios = beside_peers(rows)
+        titles["heedful"] = f"heedful, {counted(round(rows['heedful']['workers']), 'worker')}"
+        for name, row in rows.items():
+            row |= {"ratio": round(ratios[name], 4), "peak": round(row["rate"] * cost / peak, 4)}
+        sizes[size] = {"flops_per_token": round(cost), "measured_steps": len(job.batches), "engines": rows}
+        transcript.say(f"\n{size}: {cost / 1e6:.1f} MFLOP per target token; GEMM peak {peak / 1e9:.0f} GFLOP/s")
+        transcript.table(
+            ("engine", "parameters", "target tokens/s", "× fastest peer", "share of GEMM peak", "peak memory, MB"),
+            [
+                (titles[name], f"{row['parameters']:,.0f}", f"{row['rate']:,.0f}", f"{row['ratio']:.2f}",
+                 f"{row['peak']:.2f}", f"{row['megabytes']:,.0f}")
+                for name, row in rows.items()
+            ] + [(titles[name], "skipped: not installed", "", "", "", "") for name in missing],
+        )  # fmt: skip
+    settings = {key: getattr(arguments, key) for key in ("rounds", "batch_tokens", "keep_freed")} | transcript.circumstances
+    summary = {"benchmark": "train_speed", **settings, "gemm_peak": round(peak), "skipped": list(missing), "sizes": sizes}
+    transcript.say(json.dumps(summary))
+    heedful = {size: facts["engines"]["heedful"] for size, facts in sizes.items()}
+    told = {key: " ".join(f"{size}={row[key]:.2f}" for size, row in heedful.items()) for key in ("ratio", "peak")}
+    transcript.say(f"ratio {told['ratio']} peak {told['peak']}")
 
 
 if __name__ == "__main__":

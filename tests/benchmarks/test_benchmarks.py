@@ -7,19 +7,30 @@ import importlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch.nn.functional import pad
 
 from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides, parameters_of, spread
+from heedful.data.batches import Batch, SpecialIds, collate
+from heedful.models import build_model
+from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe
 from heedful.tasks.translation import TranslationTask
 from heedful.training.screen import Silence
-from measuring import beside_peers, medians
+from measuring import added_up, beside_peers, medians, memory_with_children, resident_bytes, with_children
+from peers import PEERS, Peer, loss_of, missing_modules
+from peers import parameters_of as learned_by
+from train_speed import check_alike, flops_per_token
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 WHOLE = "HEEDFUL_BENCHMARKS"
@@ -32,8 +43,8 @@ def sentence(chance: random.Random) -> str:
     return " ".join(chance.choice(WORDS) for _ in range(chance.randint(3, 12)))
 
 
-def run_script(name: str, *arguments: str | Path) -> tuple[str, dict[str, Any]]:
-    """A benchmark in a process of its own: what it printed, and its machine-readable last line."""
+def printed_by(name: str, *arguments: str | Path) -> str:
+    """What a benchmark prints, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py", *map(str, arguments)],
         capture_output=True,
@@ -42,7 +53,13 @@ def run_script(name: str, *arguments: str | Path) -> tuple[str, dict[str, Any]]:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def run_script(name: str, *arguments: str | Path) -> tuple[str, dict[str, Any]]:
+    """What a benchmark prints, and its machine-readable last line."""
+    printed = printed_by(name, *arguments)
+    return printed, json.loads(printed.splitlines()[-1])
 
 
 def assert_engines_are_alike(summary: dict[str, Any], quality: str) -> None:
@@ -163,3 +180,128 @@ def test_a_plot_can_be_drawn_again_from_an_earlier_summary(tmp_path: Path) -> No
 def test_speeds_are_told_beside_the_fastest_peer() -> None:
     assert beside_peers({"heedful": {"rate": 6.0}, "slow": {"rate": 2.0}, "fast": {"rate": 4.0}})["heedful"] == 1.5
     assert medians([{"rate": 1.0}, {"rate": 9.0}, {"rate": 2.0}]) == {"rate": 2.0}
+
+
+@whole
+def test_the_speed_benchmark_compares_equal_work(tmp_path: Path) -> None:
+    write_captions(tmp_path)
+    output = tmp_path / "output.txt"
+    quick = ("--sizes", "tiny", "--rounds", "1", "--steps", "4", "--batch-tokens", "256", "--workers", "1")
+    printed = printed_by("train_speed", "--data", tmp_path, *quick, "--output", output)
+    assert output.read_text(encoding="utf-8") == printed
+    *_, summary, last = printed.splitlines()
+    found = json.loads(summary)["sizes"]["tiny"]["engines"]
+    assert re.fullmatch(r"ratio tiny=\d+\.\d\d peak tiny=\d+\.\d\d", last)
+    assert last == f"ratio tiny={found['heedful']['ratio']:.2f} peak tiny={found['heedful']['peak']:.2f}"
+    assert list(found) == ["heedful", *(name for name in PEERS if not missing_modules(name))]
+    assert len({row["tokens"] for row in found.values()}) == 1
+    assert all(row["rate"] > 0 and row["megabytes"] > 100 for row in found.values())
+    assert all(np.isfinite(row["first_loss"]) for name, row in found.items() if name != "heedful")
+    for name, peer in PEERS.items():
+        assert (name in found) != bool(re.search(rf"^\| {peer.title} \| skipped", printed, re.MULTILINE))
+    with pytest.raises(AssertionError, match="needs heedful and a peer"):
+        printed_by("train_speed", "--data", tmp_path, "--engines", "heedful")
+
+
+SPECIAL = SpecialIds(source_pad=0, source_eos=3, target_pad=0, target_bos=2, target_eos=3)
+
+
+def small_peer(name: str, dropout: float = 0.0) -> tuple[Peer, Seq2SeqConfig]:
+    if missing := missing_modules(name):
+        pytest.skip(f"{', '.join(missing)} not installed")
+    torch.manual_seed(1)
+    config = Seq2SeqConfig(300, 300, layers=2, d_model=64, d_ff=128, heads=4, dropout=dropout)
+    return PEERS[name].build(config, SPECIAL).train(), config
+
+
+def small_batch() -> Batch:
+    chance = np.random.default_rng(1)
+    rows = [chance.integers(4, 300, length, dtype=np.uint32) for length in (5, 9, 3, 7, 8, 4)]
+    return collate(rows[:3], rows[3:], SPECIAL)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_is_as_large_as_heedful_and_learns(name: str) -> None:
+    peer, config = small_peer(name, dropout=0.1)
+    assert learned_by(peer) == pytest.approx(learned_by(build_model(config)), rel=0.02)  # biases weigh more when small
+    assert any(peer.output_weight is parameter for parameter in peer.parameters())
+    optimizer = torch.optim.Adam(peer.parameters(), lr=0.003)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = loss_of(peer, small_batch())
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert all(np.isfinite(losses))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_ignores_padding_and_does_not_look_ahead(name: str) -> None:
+    (peer, _), batch = small_peer(name), small_batch()
+    longer = Batch(*(pad(getattr(batch, field), (0, 3)) for field in Batch.__dataclass_fields__))
+    assert float(loss_of(peer, longer).detach()) == pytest.approx(float(loss_of(peer, batch).detach()), abs=1e-5)
+    last = replace(batch, target_in=batch.target_in.clone())
+    last.target_in[:, -1] = 7
+    before, after = peer(batch).detach(), peer(last).detach()
+    torch.testing.assert_close(before[:, :-1], after[:, :-1])
+    assert not torch.allclose(before[:, -1], after[:, -1])
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_dropout_of_a_peer_is_on_embeddings_and_residuals_alone(name: str) -> None:
+    peer, config = small_peer(name, dropout=0.1)
+    drawn: list[tuple[int, ...]] = []
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if func is torch.nn.functional.dropout and not torch.equal(result, args[0]):
+                drawn.append(tuple(args[0].shape))
+            return result
+
+    with Watch():
+        peer(small_batch())
+    assert len(drawn) == 2 + 2 * config.layers + 3 * config.depth
+    assert {shape[-1] for shape in drawn} == {config.d_model}
+
+
+def test_engines_that_do_other_work_are_found_out() -> None:
+    same = {"tokens": 100.0, "parameters": 1000.0}
+    check_alike({"heedful": [same], "peer": [{**same, "parameters": 1009.0}], "later": []})
+    with pytest.raises(SystemExit, match="peer 1,020"):
+        check_alike({"heedful": [same], "peer": [{**same, "parameters": 1020.0}]})
+    with pytest.raises(SystemExit, match="peer from 90"):
+        check_alike({"heedful": [same], "peer": [{**same, "tokens": 90.0}]})
+
+
+def test_products_of_the_model_are_counted_without_padding() -> None:
+    config = Seq2SeqConfig(10, 10, layers=1, d_model=4, d_ff=8, heads=2)
+    batch = collate([np.array([4, 5], np.uint32)], [np.array([4], np.uint32)], SPECIAL)  # with an end: 3 and 2 tokens
+    attention, feed = 2 * 4 * 4 * 4, 2 * 2 * 4 * 8  # of a token
+    encoder = 3 * (attention + feed) + 4 * 3 * 3 * 4
+    decoder = 2 * (attention + feed) + 2 * 2 * 2 * 4 + (2 + 3) * attention / 2 + 4 * 2 * 3 * 4
+    assert flops_per_token(config, [batch]) == 3 * (encoder + decoder + 2 * 2 * 4 * 10) / 2
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system does not tell what processes share")
+    size = 64_000_000
+    code = f"""
+import mmap, os, sys
+shared = mmap.mmap(-1, {size})
+shared.write(b"x" * {size})
+if not os.fork():
+    shared[::4096]  # so that the child, too, has every page
+    print("ready", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        family = with_children(process.pid)
+        assert len(family) == 2
+        assert size < memory_with_children(process.pid) < 1.8 * size < added_up(resident_bytes, family)
+        process.communicate()

@@ -23,7 +23,8 @@ from heedful.models.weights import load_weights, named_weights
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 from heedful.nn.recurrent import CELLS, SCORES, RecurrentAttention, RecurrentEncoder
-from heedful.training.flat import FlatParameters
+from heedful.training.processes import Processes
+from heedful.training.weights import FlatWeights
 
 VOCAB = 11
 PAD, BOS, EOS = 0, 1, 2
@@ -385,14 +386,17 @@ def test_one_flat_vector_of_parameters_trains_the_model_as_its_own_would(cell: s
     plain = copy.deepcopy(small(cell, attention))
     model = copy.deepcopy(plain)
     before = plain(BATCH.source, BATCH.target_in, BATCH.source_mask)
-    flat = FlatParameters(model)
+    ours = FlatWeights(model, Processes(), {"betas": (0.9, 0.98), "eps": 1e-9})
     assert torch.allclose(model(BATCH.source, BATCH.target_in, BATCH.source_mask), before, atol=1e-6)
-    ours, theirs = torch.optim.SGD([flat.values], lr=0.05), torch.optim.SGD(plain.parameters(), lr=0.05)
+    theirs = torch.optim.Adam(plain.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9)
     for _ in range(2):
-        for one, optimizer in ((model, ours), (plain, theirs)):
-            optimizer.zero_grad(set_to_none=False)
+        ours.clear()
+        theirs.zero_grad()
+        for one in (model, plain):
             label_smoothed_loss(*one.training_states(BATCH))[0].backward()
-            optimizer.step()
+        ours.reduce(torch.zeros(4))
+        ours.update(0.01, 1.0, 0.0)
+        theirs.step()
     after, wanted = (one(BATCH.source, BATCH.target_in, BATCH.source_mask) for one in (model, plain))
     assert torch.allclose(after, wanted, atol=1e-5)
     assert (after - before).abs().max().item() > 0.01

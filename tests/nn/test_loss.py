@@ -121,3 +121,22 @@ def test_bf16_autocast_comes_close() -> None:
     for one, other in zip(rough_gradients, exact_gradients, strict=True):
         assert one.dtype == torch.float32
         assert float((one - other).norm() / other.norm()) < 0.03
+
+
+@pytest.mark.parametrize("count", [1, CHUNK // 2, CHUNK + 5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_twins_pay_for_their_disagreement(count: int, smoothing: float) -> None:
+    states, weight, bias, targets = problem(2 * count)
+    targets = torch.cat([targets[:count], targets[:count]])
+    total, plain = label_smoothed_loss(states, weight, bias, targets, smoothing, agreement=3.0)
+    logits = F.linear(states, weight, bias)
+    one, other = logits.log_softmax(1).chunk(2)
+    forth = F.kl_div(other, one, reduction="sum", log_target=True)  # KL(one‖other)
+    back = F.kl_div(one, other, reduction="sum", log_target=True)
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + 3.0 * (forth + back) / 2
+    assert total.item() == pytest.approx(expected.item(), rel=1e-9)
+    assert plain.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-9)
+    ours = torch.autograd.grad(7 * total, [states, weight, bias])
+    theirs = torch.autograd.grad(7 * expected, [states, weight, bias])
+    for mine, right in zip(ours, theirs, strict=True):
+        assert torch.allclose(mine, right, atol=1e-9, rtol=1e-9)

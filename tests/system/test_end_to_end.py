@@ -25,6 +25,7 @@ from heedful.training.processes import Processes
 from heedful.training.run import train
 from heedful.training.screen import Silence
 from heedful.training.trainer import PERSISTENT, Trainer
+from heedful.training.weights import FlatWeights
 
 SMALL = [
     "model.d_model=64", "model.d_ff=128", "model.layers=2", "model.heads=4", "model.dropout=0.0", "tokenizer.kind=wordpiece",
@@ -175,19 +176,20 @@ def test_accumulated_batches_equal_one_large_batch(pairs: tuple[Path, Path], tmp
     """Gradients are weighted by tokens, so how pairs are cut into batches does not matter."""
     trainer, task = trainer_of(pairs, tmp_path)
     model = trainer.model.eval()
+    assert isinstance(trainer.weights, FlatWeights)
     stream = task.batches(Position(), 0, 1)
     halves = [batch for _, batch in (next(stream), next(stream)) if batch is not None]
     total = sum(task.loss(model, batch)[2] for batch in halves)
-    trainer.flat.reduced.zero_()
+    trainer.weights.clear()
     for batch in halves:
         task.loss(model, batch)[0].backward()
-    accumulated = trainer.flat.gradient / total
-    trainer.flat.reduced.zero_()
+    accumulated = trainer.weights.gradient / total
+    trainer.weights.clear()
     for batch in halves:
         for row in range(len(batch.source)):
             single = Batch(*(getattr(batch, name)[row : row + 1] for name in Batch.__dataclass_fields__))
             task.loss(model, single)[0].backward()
-    torch.testing.assert_close(trainer.flat.gradient / total, accumulated, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(trainer.weights.gradient / total, accumulated, atol=1e-5, rtol=1e-4)
 
 
 def test_the_loop_with_accumulation_takes_several_batches_a_step(pairs: tuple[Path, Path], tmp_path: Path) -> None:

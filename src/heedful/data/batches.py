@@ -62,6 +62,10 @@ class TensorBatch:
         """The same on another device."""
         return type(self)(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
 
+    def twice(self) -> Self:
+        """Every example two times: all of them, then all of them again."""
+        return type(self)(*(torch.cat([getattr(self, name)] * 2) for name in self.__dataclass_fields__))
+
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):

@@ -5,6 +5,7 @@ Shapes: N positions, D d_model, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,49 +13,66 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CHUNK = 256  # positions whose (chunk, V) logits exist at one time
+LEAST = 1e-30  # a chance below it is too near to zero to take its logarithm
 
 
 class _ProjectedLoss(torch.autograd.Function):
-    """Logits of a chunk are made, scored, turned into their gradient in place and dropped, all in the forward pass."""
+    """Logits of a chunk are made, scored, turned into their gradient and dropped, all in the forward pass.
+
+    That gradient is p − (1−ε) onehot(answer) − ε/V. Its last part is the same for every logit, and so is added to what
+    becomes of the others; nor does the mean logit need the logits.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, agreement: float
     ) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(states.dtype, torch.float32)  # sums in bf16 would lose what they are made of
         total, plain = states.new_zeros(2, dtype=exact).unbind()
         wanted = any(ctx.needs_input_grad)
-        grad_states = torch.empty_like(states) if wanted else None
-        grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
-        vocabulary = weight.size(0)
-        for start in range(0, states.size(0), CHUNK):
-            rows, answers = states[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = rows @ weight.T if bias is None else torch.addmm(bias, rows, weight.T)  # (n, V)
+        grad_states = torch.empty_like(states)
+        grad_weight = torch.zeros_like(weight, dtype=exact)
+        grad_bias = torch.zeros_like(weight[:, 0], dtype=exact)
+        vocabulary, even = weight.size(0), smoothing / weight.size(0)
+        weight_sum = weight.sum(0, dtype=exact)
+        bias_sum = 0.0 if bias is None else bias.sum(dtype=exact)
+        precise = states.dtype == exact and states.device.type == "cpu"  # elsewhere a look at the numbers is a wait
+        room = states.new_empty(2, min(CHUNK, states.size(0)), vocabulary)
+        for chunk in _chunks(targets, agreement > 0.0):
+            rows, answers = states[chunk], targets[chunk][:, None]
+            logits, chances = room[:, : len(rows)]  # (n, V)
+            torch.mm(rows, weight.T, out=logits)
+            if bias is not None:
+                logits += bias
+            torch.softmax(logits, 1, out=chances)
             picked = logits.gather(1, answers).to(exact)
-            mean = logits.mean(1, keepdim=True, dtype=exact) if smoothing else picked
-            peak = logits.amax(1, keepdim=True)
-            chances = logits.sub_(peak).exp_()  # in place: softmax, but for its denominator
-            denominator = chances.sum(1, keepdim=True, dtype=exact)
-            norm = denominator.log() + peak
+            likely = chances.gather(1, answers).to(exact)
+            if precise and bool((likely > LEAST).all()):
+                norm = picked - likely.log()  # as below, but without another pass over the logits
+            else:
+                norm = logits.logsumexp(1, keepdim=True).to(exact)
             nll = (norm - picked).sum()
             plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
-            total = total + (1.0 - smoothing) * nll + smoothing * (norm - mean).sum()
-            if grad_states is None or grad_weight is None:
+            logit_sum = rows.sum(0, dtype=exact) @ weight_sum + len(rows) * bias_sum
+            total = total + (1.0 - smoothing) * nll + smoothing * norm.sum() - even * logit_sum
+            if agreement:
+                total = total + _agree(logits, chances, norm, agreement)
+            if not wanted:
                 continue
-            grad = chances.mul_(denominator.reciprocal().to(chances.dtype))
-            if smoothing:
-                grad.sub_(smoothing / vocabulary)
-            grad.scatter_add_(1, answers, grad.new_full(answers.shape, smoothing - 1.0))
-            torch.mm(grad, weight, out=grad_states[start : start + CHUNK])
+            grad = chances.scatter_add_(1, answers, chances.new_full(answers.shape, smoothing - 1.0))
+            grad_states[chunk] = grad @ weight
             if exact == grad.dtype:
                 grad_weight.addmm_(grad.T, rows)
             else:
                 grad_weight += grad.T @ rows
-            if grad_bias is not None:
+            if bias is not None:
                 grad_bias += grad.sum(0, dtype=exact)
-        ctx.grads = (grad_states, grad_weight, grad_bias)
+        if wanted and smoothing:
+            grad_states -= (even * weight_sum).to(states.dtype)
+            grad_weight -= even * states.sum(0, dtype=exact)
+            grad_bias -= even * states.size(0)
+        ctx.grads = (grad_states, grad_weight, None if bias is None else grad_bias)
         ctx.mark_non_differentiable(plain)
         return total, plain
 
@@ -65,20 +83,52 @@ class _ProjectedLoss(torch.autograd.Function):
         ctx.grads = None
         kind = states.dtype
         bias = None if bias is None else bias.mul_(grad_total).to(kind)
-        return states.mul_(grad_total), weight.mul_(grad_total).to(kind), bias, None, None
+        return states.mul_(grad_total), weight.mul_(grad_total).to(kind), bias, None, None, None
+
+
+def _chunks(targets: Tensor, twins: bool) -> Iterator[slice | Tensor]:
+    """Places of the positions that are scored together: in turn, or (twins) some of the first half with their twins."""
+    count = len(targets)
+    if not twins:
+        yield from (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
+        return
+    for some in torch.arange(count // 2, device=targets.device).split(CHUNK // 2):
+        yield torch.cat([some, some + count // 2])
+
+
+def _agree(logits: Tensor, chances: Tensor, norm: Tensor, strength: float) -> Tensor:
+    """strength · ½ (KL(p‖q) + KL(q‖p)) summed over positions, p and q being the two halves of `chances` (2n, V).
+
+    `chances` becomes p and q plus the gradient of this with respect to the logits; `logits` are used up.
+    """
+    n = len(logits) // 2
+    p, q = chances[:n], chances[n:]
+    apart = logits[:n].sub_(logits[n:]).sub_((norm[:n] - norm[n:]).to(logits.dtype))  # log p − log q
+    differ = torch.sub(p, q, out=logits[n:])
+    forth, back = (p * apart).sum(1, keepdim=True), (q * apart).sum(1, keepdim=True)  # KL(p‖q), −KL(q‖p)
+    half = 0.5 * strength
+    p.addcmul_(p, apart - forth, value=half).add_(differ, alpha=half)
+    q.addcmul_(q, apart - back, value=-half).sub_(differ, alpha=half)
+    return half * (forth - back).sum(dtype=norm.dtype)
 
 
 def label_smoothed_loss(
-    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float = 0.0,
+    agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Sums over N positions: the smoothed loss (to train on) and the plain negative log-likelihood (to report).
 
     states (N, D) are projected by weight (V, D) and bias (V,), or without a bias; targets (N,). The full (N, V) logits
-    never exist.
+    never exist. With `agreement`, the second half of the positions are the first once more under other dropout, and
+    agreement · ½ (KL(p‖q) + KL(q‖p)) of every such twin is added (R-Drop).
     """
     if torch.is_autocast_enabled(states.device.type):
         kind = torch.get_autocast_dtype(states.device.type)
         states, weight, bias = states.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
     if not torch.is_grad_enabled():  # a Function sees requires_grad alone and would make gradients for nobody
         states, weight, bias = states.detach(), weight.detach(), None if bias is None else bias.detach()
-    return _ProjectedLoss.apply(states, weight, bias, targets, smoothing)
+    return _ProjectedLoss.apply(states, weight, bias, targets, smoothing, agreement)

@@ -24,6 +24,7 @@ from heedful.recipes.jobs import JOBS, Job, PairSettings
 from heedful.text import KINDS
 
 FOLDER = Path(__file__).parent
+WRITERS = ("seq2seq", "recurrent", "gpt")  # kinds of model that write text
 SCHEDULES = ("inverse-sqrt", "linear", "constant")
 
 
@@ -48,6 +49,7 @@ class TrainingSettings:
     batch_examples: int = 0  # at most so many examples a batch; 0 sets no limit
     accumulate: int = 1  # batches whose gradients make one step
     workers: int = 0  # processes; 0 picks
+    shard: bool = False  # every process holds a part of the weights (FSDP2), for models that do not fit into one
     device: str = "auto"
     precision: str = "auto"  # auto: bf16 where the device is good at it; float32; bf16
     schedule: str = "inverse-sqrt"
@@ -65,6 +67,8 @@ class TrainingSettings:
     patience: int = 0  # validations without a new best before stopping; 0 never stops early
     checkpoint_every: int = 500
     average: int = 5  # the final weights are the mean of this many last checkpoints
+    ema: float = 0.0  # judge and keep a running mean of the weights instead, of which this share stays at a step
+    r_drop: float = 0.0  # weight of the disagreement between two passes with other dropout (R-Drop); a step costs twice
     log_every: int = 50
 
 
@@ -295,7 +299,7 @@ def _validate(recipe: Recipe, job: Job) -> None:
             "average", "log_every",
         )},
         **{f"training.{key}": 0 for key in (
-            "workers", "learning_rate", "clip", "patience", "seed", "epsilon", "weight_decay", "batch_examples",
+            "workers", "learning_rate", "clip", "patience", "seed", "epsilon", "weight_decay", "batch_examples", "r_drop",
         )},
         "decoding.beam": 1, "decoding.validation_beam": 1, "decoding.max_extra": 0, "decoding.length_penalty": 0,
         "data.max_length": 8 if recipe.model["kind"] == "bert" else 1,  # room for the special tokens, a question and a passage
@@ -309,7 +313,7 @@ def _validate(recipe: Recipe, job: Job) -> None:
     for key, value in flat.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{key} must be a finite number, not {value}")
-    shares = ["training.label_smoothing", "training.beta1", "training.beta2", "data.masked"]
+    shares = ["training.label_smoothing", "training.beta1", "training.beta2", "training.ema", "data.masked"]
     shares += ["data.hold_out"] if isinstance(data.hold_out, float) else []
     for key in shares:
         if key in flat and not 0.0 <= flat[key] < 1.0:
@@ -328,6 +332,8 @@ def _validate(recipe: Recipe, job: Job) -> None:
             raise UsageError(f"{key} must be one of {', '.join(str(a) for a in allowed if a)}, not '{chosen}'")
     if data.generate and any(flat.get(f"data.{key}") for key in FILES):
         raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+    if training.r_drop and recipe.model["kind"] not in WRITERS:
+        raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {recipe.model['kind']}")
     if recipe.model.get("tie") == "all" and not tokenizer.joint:
         raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
     for side in ("", "valid_", "test_"):

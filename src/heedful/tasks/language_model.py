@@ -20,10 +20,9 @@ from heedful.data.text import blocks_of
 from heedful.data.topics import write_topic_text
 from heedful.errors import HeedfulError, UsageError
 from heedful.models.gpt import GPT
-from heedful.nn.loss import label_smoothed_loss
 from heedful.pipelines.writer import Window, Writer, windows_of
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, ready_files, ready_tokenizer
+from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, ready_files, ready_tokenizer, writing_loss
 from heedful.text import Tokenizer
 
 MOST_HELD_OUT = 1_000_000  # characters, of a text that holds out its own end
@@ -95,7 +94,7 @@ class LanguageModelTask(Task):
         return deal_batches(plan, make, position, rank, world)
 
     def loss(self, model: GPT, batch: TextBatch) -> tuple[Tensor, Tensor, int]:
-        loss, nll = label_smoothed_loss(*model.training_states(batch), self.recipe.training.label_smoothing)
+        loss, nll = writing_loss(model, batch, self.recipe.training)
         return loss, nll, batch.tokens.numel()
 
 

@@ -16,8 +16,9 @@ from heedful.data.prepare import Reporter
 from heedful.errors import HeedfulError
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
+from heedful.nn.loss import label_smoothed_loss
 from heedful.pipelines.directory import Pipeline, find_directory, read_config, read_tokenizers, read_weights
-from heedful.recipes import Recipe, model_settings
+from heedful.recipes import Recipe, TrainingSettings, model_settings
 from heedful.text import Tokenizer
 from heedful.training.processes import Processes
 
@@ -83,6 +84,13 @@ class Task(ABC):
             outputs[rank :: processes.world] = part
         shown = pipeline.samples(examples[:SAMPLES], outputs[:SAMPLES])
         return {**pipeline.scores(examples, outputs), "samples": shown}
+
+
+def writing_loss(model: Any, batch: Any, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
+    """The loss to train on and the one to report of a model that writes text; with R-Drop the mean of two passes."""
+    states, weight, bias, answers = model.training_states(batch.twice() if settings.r_drop else batch)
+    loss, nll = label_smoothed_loss(states, weight, bias, answers, settings.label_smoothing, settings.r_drop)
+    return (loss / 2, nll / 2) if settings.r_drop else (loss, nll)
 
 
 def pretrained_config(recipe: Recipe) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from heedful.data.prepare import Reporter, load_prepared, prepare, prepare_once,
 from heedful.data.topics import write_topic_summaries
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.loss import label_smoothed_loss
 from heedful.pipelines.directory import find_directory, read_tokenizers
 from heedful.pipelines.translator import Summarizer, Translator
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task, pretrained_config
+from heedful.tasks.task import Task, pretrained_config, writing_loss
 from heedful.text import Tokenizer
 
 
@@ -66,7 +65,7 @@ class TranslationTask(Task):
         return batches_from(self.data.train, special, size, training.seed, position, rank, world, most)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]:
-        loss, nll = label_smoothed_loss(*model.training_states(batch), self.recipe.training.label_smoothing)
+        loss, nll = writing_loss(model, batch, self.recipe.training)
         return loss, nll, int(batch.target_mask.sum())
 
 

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -59,6 +61,8 @@ def explained() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise  # not about connections
         raise HeedfulError(
             "another process of this run died; run the same command again to continue from the last checkpoint "
             f"({str(error).splitlines()[0]})"
@@ -69,15 +73,38 @@ def explained() -> Iterator[None]:
 def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[Processes]:
     """Be one of `world` processes; without a store, torchrun's environment says where the others are."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world
     with explained():
         if store is None:
-            dist.init_process_group(backend, timeout=PATIENCE)
-        else:
-            dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
+            store = fresh_part(next(dist.rendezvous("env://", timeout=PATIENCE))[0], rank, world)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
     try:
-        yield Processes(rank, world, int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world)
+        yield Processes(rank, world, here)
     finally:
         dist.destroy_process_group()
+
+
+def fresh_part(store: dist.Store, rank: int, world: int) -> dist.Store:
+    """A part of a common store that only the processes started together use.
+
+    When torchrun starts processes again, its store still holds the addresses that the dead have left. So the first
+    process makes up a name for the part, and takes down who has come; the others believe a name they find there only
+    once they find themselves taken down under it.
+    """
+    mine = uuid.uuid4().hex
+    if rank == 0:
+        store.set("leader", mine)
+        for other in range(1, world):
+            store.wait([f"{mine}/{other}"], PATIENCE)
+            store.set(f"{mine}/{other}/seen", store.get(f"{mine}/{other}").decode())
+        return dist.PrefixStore(mine, store)
+    while True:
+        store.wait(["leader"], PATIENCE)
+        leader = store.get("leader").decode()
+        store.set(f"{leader}/{rank}", mine)
+        if store.check([f"{leader}/{rank}/seen"]) and store.get(f"{leader}/{rank}/seen").decode() == mine:
+            return dist.PrefixStore(leader, store)
+        time.sleep(0.05)
 
 
 def torchrun_place() -> tuple[int, int] | None:
@@ -88,8 +115,8 @@ def torchrun_place() -> tuple[int, int] | None:
 
 
 @contextmanager
-def with_workers(world: int, run: Path, device: str) -> Iterator[Processes]:
-    """Start world − 1 workers on this machine, which find all they need in the run directory, and lead them."""
+def with_workers(world: int, run: Path, job: str, settings: list[str]) -> Iterator[Processes]:
+    """Start world − 1 workers on this machine, which find all else they need in the run directory, and lead them."""
     if world == 1:
         yield Processes()
         return
@@ -101,7 +128,7 @@ def with_workers(world: int, run: Path, device: str) -> Iterator[Processes]:
         try:
             for rank in range(1, world):
                 log = logs.enter_context(open(run / f"worker-{rank}.log", "w", encoding="utf-8"))
-                place = [str(run), str(rank), str(world), str(store.port), device]
+                place = [str(run), str(rank), str(world), str(store.port), job, *settings]
                 # Its standard input is a pipe that closes when this process dies, however it dies. In a session of its
                 # own, it is not hit by the Ctrl-C that is meant for this process.
                 workers.append(
@@ -174,6 +201,8 @@ def most_workers(device: torch.device) -> int:
     return {"cpu": 1024, "cuda": torch.cuda.device_count()}.get(device.type, 1)
 
 
-def default_workers(device: torch.device, batch_tokens: int) -> int:
-    """On a CPU a worker a core, as long as each gets a thousand tokens of a batch; elsewhere one process."""
-    return min(cores(), max(1, batch_tokens // 1000)) if device.type == "cpu" else 1
+def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
+    """Numbers of processes worth trying: one, one for every two cores, one a core, as long as each gets a thousand
+    tokens of a batch. Elsewhere than on a CPU one."""
+    most = min(cores(), batch_tokens // 1000) if device.type == "cpu" else 1
+    return sorted({number for number in (1, cores() // 2, cores()) if number in (1, *range(2, most + 1))})

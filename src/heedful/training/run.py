@@ -26,9 +26,9 @@ from heedful.training.log import MetricsLog
 from heedful.training.processes import (
     Processes,
     cores,
-    default_workers,
     joined,
     most_workers,
+    possible_workers,
     torchrun_place,
     with_workers,
 )
@@ -36,7 +36,8 @@ from heedful.training.screen import Screen, Silence
 from heedful.training.trainer import Trainer
 
 # What may differ when a run is continued: where and by how many it is computed, not what.
-FREE = ("training.workers", "training.device")
+FREE = ("training.workers", "training.device", "training.shard")
+TRIAL = 3.0  # seconds of training by which the number of workers is picked
 
 
 class Interrupted(HeedfulError):
@@ -57,10 +58,9 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
             done = finished_results(run)
             if done is not None:
                 return done
+            recipe = _with_picked_workers(recipe, run, screen)
             world = recipe.training.workers
-            if world > 1:
-                screen.say(f"training with {world} workers of {max(1, cores() // world)} thread(s)")
-            with with_workers(world, run, recipe.training.device) as processes:
+            with with_workers(world, run, "train", _free_settings(recipe)) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
     except (OSError, SafetensorError) as error:
         if disk_is_full(error):
@@ -100,8 +100,7 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     if asked > most_workers(device):
         raise UsageError(f"training.workers={asked} is too many for {device}; {most_workers(device)} is the most")
     if not path.exists():
-        workers = asked or default_workers(device, recipe.training.batch_tokens)
-        return replace(recipe, training=replace(recipe.training, workers=workers))
+        return recipe
     before = load_recipe(str(path))
     then, now = before.flat(), recipe.flat()
     changed = [
@@ -134,17 +133,57 @@ def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Scre
     return recipe
 
 
-def work(run: Path, processes: Processes, device: str) -> None:
+def _with_picked_workers(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
+    """The recipe with a number of workers: the one told, or the fastest of those that are possible, by a short trial."""
+    device, workers = pick_device(recipe.training.device), recipe.training.workers
+    if not workers:
+        found: dict[int, float] = {}
+        possible = possible_workers(device, recipe.training.batch_tokens)
+        for number in possible if len(possible) > 1 else []:
+            with with_workers(number, run, "trial", _free_settings(recipe)) as processes:
+                found[number] = _trial(recipe, run, processes)
+        workers = max(found, key=found.__getitem__, default=possible[0])
+        for number, rate in found.items():
+            screen.say(f"trial: {_crew(number)}: {rate:,.0f} {task_class(recipe.task).unit}/s")
+        recipe = replace(recipe, training=replace(recipe.training, workers=workers))
+        write_text(run / "recipe.toml", recipe.to_toml())
+    if device.type == "cpu":
+        screen.say(f"training with {_crew(workers)}")
+    return recipe
+
+
+def _crew(workers: int) -> str:
+    """`2 workers of 1 thread`"""
+    threads = max(1, cores() // workers)
+    return f"{workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}"
+
+
+def _trial(recipe: Recipe, run: Path, processes: Processes) -> float:
+    """How much is trained on in a second."""
+    task = task_class(recipe.task)(recipe, run / "data")
+    return Trainer(task, recipe, run, processes, Silence()).trial(TRIAL)
+
+
+def _free_settings(recipe: Recipe) -> list[str]:
+    """What a worker must be told, because the recipe that a run began with may say otherwise."""
+    flat = recipe.flat()
+    return [f"{key}={flat[key]}" for key in FREE]
+
+
+def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None:
     """What a worker does: the same as its leader, silently."""
-    recipe = load_recipe(str(run / "recipe.toml"), [f"training.device={device}"])
-    _train_and_finish(recipe, run, processes, Silence())
+    recipe = load_recipe(str(run / "recipe.toml"), settings)
+    if job == "trial":
+        _trial(recipe, run, processes)
+    else:
+        _train_and_finish(recipe, run, processes, Silence())
 
 
 def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
     task = task_class(recipe.task)(recipe, run / "data")
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
-        total = sum(p.numel() for p in trainer.model.parameters())
+        total = sum(p.numel() for p in trainer.judged_model.parameters())
         origin = recipe.model["pretrained"] or recipe.model["preset"]
         screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device}")
     if trainer.resume():
@@ -152,8 +191,9 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     log = MetricsLog(run, trainer.progress.step) if processes.first else None
 
     def on_best(scores: dict[str, Any]) -> None:
-        card = model_card(recipe, trainer.model, trainer.progress, {"validation": scores}, "best", processes.world, task.unit)
-        task.pipeline(trainer.model).save(run / "best", card)
+        model, progress = trainer.judged_model, trainer.progress
+        card = model_card(recipe, model, progress, {"validation": scores}, "best", processes.world, task.unit)
+        task.pipeline(model).save(run / "best", card)
 
     try:
         with _stoppable(trainer):
@@ -170,11 +210,10 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
 
 def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes, screen: Screen) -> dict[str, Any]:
     """Average, score both models on everything held out, write cards, results and report."""
-    used = trainer.average_last()
-    final = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
+    final = trainer.settle()
     screen.say(f"final model: {final}")
     if processes.first:
-        task.pipeline(trainer.model).save(run / "final", "")
+        task.pipeline(trainer.judged_model).save(run / "final", "")
     processes.gather(None)  # both models are written
     results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
     tick = screen.track("scoring the best and the final model", 4 if task.test else 2)

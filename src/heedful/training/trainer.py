@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,16 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from heedful.training.device import pick_device, wants_bf16
-from heedful.training.flat import FlatParameters
+from heedful.training.device import keep_freed_memory, pick_device, wants_bf16
 from heedful.training.log import MetricsLog
-from heedful.training.processes import Processes, cores
+from heedful.training.processes import Processes, cores, explained
 from heedful.training.schedule import learning_rate
 from heedful.training.screen import Screen
+from heedful.training.sharded import ShardedLoss, ShardedWeights
+from heedful.training.weights import FlatWeights, Weights
 
+THREADS = torch.get_num_threads()  # as the environment has it, before several processes divide the cores
+WARM = 2  # steps before a trial begins to count
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
 
 
@@ -46,14 +51,20 @@ class Trainer:
         self.task, self.recipe, self.run, self.processes, self.screen = task, recipe, run, processes, screen
         self.settings = s = recipe.training
         self.device = pick_device(s.device)
-        if processes.here > 1 and self.device.type == "cpu":
-            torch.set_num_threads(max(1, cores() // processes.here))
-        self.model = task.build_model().to(self.device)
-        # Four numbers travel with the gradient: loss, negative log-likelihood, tokens, and the wish to stop.
-        self.flat = FlatParameters(self.model, extra=4)
-        self.optimizer = torch.optim.Adam(
-            [self.flat.values], lr=1.0, betas=(s.beta1, s.beta2), eps=s.epsilon, fused=self.device.type != "mps"
-        )
+        if self.device.type == "cpu":
+            keep_freed_memory()
+            torch.set_num_threads(THREADS if processes.here == 1 else max(1, cores() // processes.here))
+        self.model = model = task.build_model().to(self.device)
+        self.loss: Callable[[Any], tuple[Tensor, Tensor, int]] = lambda batch: task.loss(model, batch)
+        self.weights: Weights
+        adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
+        if s.shard and processes.world > 1:
+            self.judged_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
+            self.loss = root = ShardedLoss(self.model, task.loss)
+            self.weights = ShardedWeights(root, processes, adam, s.ema)
+        else:
+            self.judged_model = self.model
+            self.weights = FlatWeights(self.model, processes, adam, s.ema)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=wants_bf16(s.precision, self.device))
         self.progress = Progress()
         self.folder = run / "checkpoints"
@@ -76,23 +87,17 @@ class Trainer:
         if choice is None:
             return False
         tensors, layout, self.progress = load_checkpoint(choice[1])
-        if layout != self.flat.layout:
+        if layout != self.weights.layout:
             raise HeedfulError(f"{choice[1]} holds another model than this recipe's")
-        self.flat.load(tensors["weights"])
-        state = self.optimizer.state[self.flat.values]
-        state["step"] = torch.tensor(float(self.progress.step - self.progress.skipped), device=self.device)
-        state["exp_avg"], state["exp_avg_sq"] = (tensors[key].to(self.device) for key in ("exp_avg", "exp_avg_sq"))
+        self.weights.load(tensors, self.progress.step - self.progress.skipped)
         return True
 
     def save(self) -> None:
         """Write a checkpoint and delete those no longer needed."""
+        vectors = self.weights.vectors()
         if not self.processes.first:
             return
-        state = self.optimizer.state[self.flat.values]
-        tensors: dict[str, Tensor] = {"weights": self.flat.values}
-        for moment in ("exp_avg", "exp_avg_sq"):  # Adam makes them at its first step
-            tensors[moment] = state[moment] if state else torch.zeros_like(self.flat.values)
-        save_checkpoint(self.folder, tensors, self.flat.layout, self.progress)
+        save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
     def scheduled(self) -> list[int]:
@@ -137,38 +142,52 @@ class Trainer:
         finally:
             data.close()
 
+    def trial(self, seconds: float) -> float:
+        """Units a second, found by training for about so long; the weights are not worth keeping afterwards."""
+        data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
+        try:
+            while not self.step(data, Window(self.progress)):
+                now = time.perf_counter()
+                if self.progress.step == WARM:
+                    started, before = now, self.progress.tokens
+                elif self.progress.step > WARM and now - started > seconds:
+                    self.stop_asked = self.processes.first  # the others hear of it in the next step
+            return (self.progress.tokens - before) / (time.perf_counter() - started)
+        finally:
+            data.close()
+
     def step(self, data: Iterator[tuple[Position, Any]], window: Window) -> bool:
         """One optimizer step over `accumulate` batches; returns whether someone asked to stop."""
-        s, p, flat = self.settings, self.progress, self.flat
+        s, p, weights = self.settings, self.progress, self.weights
         seed = np.random.SeedSequence([s.seed, p.step, self.processes.rank]).generate_state(1, np.uint64)[0]
         torch.manual_seed(int(seed))
         self.model.train()
-        flat.reduced.zero_()
+        weights.clear()
+        numbers = torch.zeros(4, device=self.device)  # loss, negative log-likelihood, tokens, and the wish to stop
         position = Position(p.epoch, p.batch)
         for _ in range(s.accumulate):
             position, batch = next(data)
-            if batch is None:
+            if batch is None and not s.shard:
                 continue
-            with self.autocast:
-                loss, nll, tokens = self.task.loss(self.model, batch.to(self.device))
-            loss.backward()
-            flat.reduced[-4:-1] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
-        flat.reduced[-1] = float(self.stop_asked)
-        self.processes.sum_(flat.reduced)
-        total, nll_total, count, stop = flat.reduced[-4:].tolist()
+            with explained():  # with sharded weights the layers, too, hear of a process that died
+                with self.autocast:
+                    loss, nll, tokens = self.loss((self.spare if batch is None else batch).to(self.device))
+                if batch is None:  # everyone must take part in gathering the weights, even if only in name
+                    loss, nll, tokens = 0.0 * loss, 0.0 * nll, 0
+                loss.backward()
+            numbers[:3] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
+        numbers[3] = float(self.stop_asked)
+        total, nll_total, count, stop = weights.reduce(numbers)
 
         p.step += 1
         p.epoch, p.batch = position.epoch, position.batch
-        norm = float(flat.gradient.norm()) / max(1.0, count)
+        norm = weights.norm / max(1.0, count)
         if math.isfinite(total) and math.isfinite(norm) and count:
             p.skipped_in_row = 0
             p.tokens += int(count)
             shrink = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
-            flat.gradient.mul_(shrink / count)  # the mean over the tokens of all processes, clipped
-            self.optimizer.param_groups[0]["lr"] = self.rate
-            if s.weight_decay:
-                flat.decay(s.weight_decay * self.rate)
-            self.optimizer.step()
+            # The mean over the tokens of all processes, clipped.
+            weights.update(self.rate, shrink / count, s.weight_decay * self.rate)
             window.add(total, nll_total, count, norm)
         else:
             p.skipped += 1
@@ -180,6 +199,11 @@ class Trainer:
                     f"lower training.learning_rate (now {self.rate:.2g}){advice}, in another --run"
                 )
         return stop > 0
+
+    @cached_property
+    def spare(self) -> Any:
+        """A batch for a process whose share is empty."""
+        return next(batch for _, batch in self.task.batches(Position(), 0, 1) if batch is not None)
 
     @property
     def rate(self) -> float:
@@ -202,20 +226,45 @@ class Trainer:
     def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
         """Score on held-out examples with the model at work, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
-        scores = self.task.validate(self.model, self.processes)
-        score = goodness(scores, metric)
-        better = p.best is None or score > p.best
-        p.best, p.best_step, p.stale = (score, p.step, 0) if better else (p.best, p.best_step, p.stale + 1)
+        with self.judging() as model:
+            scores = self.task.validate(model, self.processes)
+            score = goodness(scores, metric)
+            better = p.best is None or score > p.best
+            if better:
+                p.best, p.best_step, p.stale = score, p.step, 0
+                if self.processes.first:
+                    on_best(scores)
+            else:
+                p.stale += 1
         if log is not None:
             log.write("valid", p.step, scores)
         self.screen.say(f"step {p.step:,}  validation: {one_line(scores)}{'  (best)' if better else ''}")
         for sample in scores["samples"][:2]:
             self.screen.say(f"    {on_a_line(sample['input'])}  →  {on_a_line(sample['output'])}")
-        if better and self.processes.first:
-            on_best(scores)
         return better
 
+    @contextmanager
+    def judging(self) -> Iterator[Any]:
+        """Inside, the model that is judged and kept."""
+        with self.weights.judged():
+            if isinstance(self.weights, ShardedWeights):
+                self.weights.fill(self.judged_model)
+            yield self.judged_model
+
     # Ending
+
+    def settle(self) -> str:
+        """Give the judged model its final weights; says what they are."""
+        if self.settings.ema:
+            vectors = self.weights.vectors()
+            self.weights.load({"weights": vectors["ema"].clone()}, self.weights.updates)
+            what = "running mean of the weights"
+        else:
+            used = self.average_last()
+            what = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
+        if isinstance(self.weights, ShardedWeights):
+            self.weights.fill(self.judged_model)
+        return what
 
     def average_last(self) -> int:
         """Set the weights to the mean of the last planned checkpoints; returns how many there were."""
@@ -232,7 +281,7 @@ class Trainer:
             total = weights if total is None else total + weights
             used += 1
         if total is not None and used > 1:
-            self.flat.load((total / used).to(self.flat.values))
+            self.weights.load({"weights": (total / used).float()}, self.weights.updates)
         return used
 
 

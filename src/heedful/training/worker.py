@@ -1,4 +1,4 @@
-"""The program of a worker process: `python -m heedful.training.worker RUN RANK WORLD PORT DEVICE`."""
+"""The program of a worker process: `python -m heedful.training.worker RUN RANK WORLD PORT JOB SETTING…`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from heedful.training.run import work
 
 def main() -> int:
     """Join the leader, train, leave."""
-    run, device = Path(sys.argv[1]), sys.argv[5]
+    run, job, settings = Path(sys.argv[1]), sys.argv[5], sys.argv[6:]
     rank, world, port = map(int, sys.argv[2:5])
     try:
         with as_worker(rank, world, port) as processes:
-            work(run, processes, device)
+            work(run, processes, job, settings)
     except HeedfulError as error:
         print(error, file=sys.stderr)
         return 1

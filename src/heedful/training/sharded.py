@@ -1,0 +1,120 @@
+"""Weights of which every process holds a part (PyTorch's FSDP2), for models that do not fit into one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from heedful.nn.layers import DecoderLayer, EncoderLayer
+from heedful.training.processes import Processes
+from heedful.training.weights import Weights
+
+
+class ShardedLoss(nn.Module):
+    """A model together with its loss: the one thing that is called, so that FSDP2 can gather and scatter around it."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[nn.Module, Any], tuple[Tensor, Tensor, int]]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor, int]:
+        return self.loss(self.model, batch)
+
+
+class ShardedWeights(Weights):
+    """Every layer is gathered when it computes and let go again; gradients and Adam's moments exist in parts alone."""
+
+    def __init__(self, root: ShardedLoss, processes: Processes, adam: dict[str, Any], ema: float = 0.0) -> None:
+        super().__init__(ema)
+        self.processes = processes
+        self.layout = {name: list(parameter.shape) for name, parameter in root.model.named_parameters()}
+        device = next(root.parameters()).device
+        mesh = init_device_mesh(device.type, (processes.world,))
+        for layer in [module for module in root.modules() if isinstance(module, EncoderLayer | DecoderLayer)]:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(root, mesh=mesh)
+        self.parameters: list[DTensor] = [p for p in root.model.parameters() if isinstance(p, DTensor)]
+        self.mesh = mesh
+        self.optimizer = torch.optim.Adam(self.parameters, lr=1.0, **adam, foreach=True)
+        for parameter in self.parameters:
+            self.optimizer.state[parameter] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        self.means = [parameter.to_local().detach().clone() for parameter in self.parameters] if ema else []
+
+    def gradients(self) -> list[Tensor]:
+        """This process's parts of the gradient."""
+        return [p.grad.to_local() for p in self.parameters if isinstance(p.grad, DTensor)]
+
+    def clear(self) -> None:
+        self.optimizer.zero_grad()
+
+    def reduce(self, numbers: Tensor) -> list[float]:
+        sums = self.processes.sum_(numbers).tolist()
+        parts = self.gradients()
+        torch._foreach_mul_(parts, float(self.processes.world))  # FSDP2 has taken the mean over processes
+        squares = torch.stack([part.double().square().sum() for part in parts]).sum()
+        self.norm = math.sqrt(self.processes.sum_(squares))
+        return [float(number) for number in sums]
+
+    @torch.no_grad()
+    def update(self, rate: float, scale: float, decay: float) -> None:
+        torch._foreach_mul_(self.gradients(), scale)
+        if decay:
+            torch._foreach_mul_([p.to_local() for p in self.parameters if p.dim() > 1], 1.0 - decay)
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+        self.updates += 1
+        if self.ema:
+            torch._foreach_lerp_(self.means, [p.to_local() for p in self.parameters], self.mean_share())
+
+    def vectors(self) -> dict[str, Tensor]:
+        parts: dict[str, list[DTensor]] = {"weights": self.parameters}
+        for moment in ("exp_avg", "exp_avg_sq"):
+            parts[moment] = [self.optimizer.state[parameter][moment] for parameter in self.parameters]
+        if self.ema:
+            parts["ema"] = [
+                DTensor.from_local(mean, self.mesh, p.placements, shape=p.shape, stride=p.stride())
+                for mean, p in zip(self.means, self.parameters, strict=True)
+            ]
+        with torch.no_grad():
+            return {name: torch.cat([p.full_tensor().flatten().cpu() for p in pieces]) for name, pieces in parts.items()}
+
+    @torch.no_grad()
+    def load(self, vectors: dict[str, Tensor], updates: int) -> None:
+        for name, vector in vectors.items():
+            pieces = vector.split([p.numel() for p in self.parameters])
+            for index, (parameter, piece) in enumerate(zip(self.parameters, pieces, strict=True)):
+                whole = piece.view(parameter.shape).to(parameter.device)
+                part = distribute_tensor(whole, self.mesh, parameter.placements).to_local()
+                if name == "weights":
+                    parameter.to_local().copy_(part)
+                elif name == "ema" and self.ema:
+                    self.means[index].copy_(part)
+                elif name != "ema":
+                    self.optimizer.state[parameter][name].to_local().copy_(part)
+        for parameter in self.parameters:
+            self.optimizer.state[parameter]["step"].fill_(updates)
+        self.updates = updates
+
+    @torch.no_grad()
+    def swap_mean(self) -> None:
+        for parameter, mean in zip(self.parameters, self.means, strict=True):
+            kept = parameter.to_local().clone()
+            parameter.to_local().copy_(mean)
+            mean.copy_(kept)
+
+    @torch.no_grad()
+    def fill(self, model: nn.Module) -> None:
+        """Give a model of the same shape all of the weights."""
+        for parameter, part in zip(model.parameters(), self.parameters, strict=True):
+            parameter.copy_(part.full_tensor())

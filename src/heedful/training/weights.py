@@ -1,0 +1,185 @@
+"""The weights in training, their gradient and Adam, whichever process holds which part of them.
+
+All weights lie in one vector, all gradients in another: the sum over processes, the norm, the optimizer step and a
+checkpoint are one operation each, where a small model would spend its time in hundreds of little ones. On one machine
+several processes share the vector of the weights and the moments of Adam, and each takes care of a part of them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful.training.processes import Processes
+from heedful.training.shared import shared_floats
+
+ALIGNED = 16  # parts begin at a multiple of so many numbers, a line of a processor's cache
+
+
+class Weights(ABC):
+    """What the trainer asks of the weights. Every method is for all processes to call together."""
+
+    layout: dict[str, list[int]]  # name → shape of every parameter, in the order of the vectors
+    norm: float = 0.0  # of the gradient summed by `reduce`
+
+    def __init__(self, ema: float) -> None:
+        self.ema = ema  # how much of the running mean of the weights stays at a step; 0 keeps no mean
+        self.updates = 0
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget the gradient."""
+
+    @abstractmethod
+    def reduce(self, numbers: Tensor) -> list[float]:
+        """Sum the gradient over all processes, and a few numbers with it."""
+
+    @abstractmethod
+    def update(self, rate: float, scale: float, decay: float) -> None:
+        """An Adam step with `scale` · the summed gradient, after a share `decay` of every matrix is taken away (AdamW;
+        vectors, such as biases and gains, keep theirs)."""
+
+    @abstractmethod
+    def vectors(self) -> dict[str, Tensor]:
+        """`weights`, Adam's `exp_avg` and `exp_avg_sq` and, if there is one, the running mean `ema`: a checkpoint."""
+
+    @abstractmethod
+    def load(self, vectors: dict[str, Tensor], updates: int) -> None:
+        """What `vectors` gave after so many updates, or some of it."""
+
+    @abstractmethod
+    def swap_mean(self) -> None:
+        """Exchange the weights with their running mean."""
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Inside, the model has the weights that are judged and kept: their running mean, if there is one."""
+        if self.ema:
+            self.swap_mean()
+        try:
+            yield
+        finally:
+            if self.ema:
+                self.swap_mean()
+
+    def mean_share(self) -> float:
+        """How much of the newest weights goes into the running mean; more in the beginning, which is soon forgotten."""
+        return 1.0 - min(self.ema, self.updates / (self.updates + 9))
+
+
+class FlatWeights(Weights):
+    """Moves the parameters of a model into one vector, and shares it with the processes of this machine if it can."""
+
+    def __init__(self, model: nn.Module, processes: Processes, adam: dict[str, Any], ema: float = 0.0) -> None:
+        super().__init__(ema)
+        self.processes = processes
+        parameters = dict(model.named_parameters())
+        self.layout = {name: list(parameter.shape) for name, parameter in parameters.items()}
+        some = next(iter(parameters.values()))
+        count = sum(parameter.numel() for parameter in parameters.values())
+        kinds = 4 if ema else 3
+        room: Tensor | None = None
+        if processes.world > 1 and some.device.type == "cpu" and some.dtype == torch.float32:
+            room = shared_floats(processes, kinds + processes.world, count)
+        self.shares = room is not None
+        if room is None:
+            # Behind the gradient is room for the numbers that are summed with it.
+            state = torch.zeros(kinds, count, dtype=some.dtype, device=some.device)
+            self.reduced = torch.zeros(count + 8, dtype=some.dtype, device=some.device)
+            gradient, self.gradients = self.reduced[:count], [self.reduced[:count]]
+            low, high = 0, count
+        else:
+            state, self.gradients = room[:kinds], list(room[kinds:])
+            gradient = self.gradients[processes.rank]
+            step = math.ceil(count / processes.world / ALIGNED) * ALIGNED
+            low, high = (min(count, (processes.rank + i) * step) for i in (0, 1))
+        self.part = slice(low, high)  # what this process takes care of
+        self.state = dict(zip(("weights", "exp_avg", "exp_avg_sq", "ema"), state, strict=False))
+        values = self.state["weights"]
+        start, matrices = 0, []
+        for parameter in parameters.values():
+            end = start + parameter.numel()
+            a, b = max(low, start), min(high, end)
+            if a < b:
+                values[a:b] = parameter.data.flatten()[a - start : b - start]
+                if parameter.dim() > 1:
+                    matrices.append(values[a:b])
+            parameter.data = values[start:end].view_as(parameter)
+            parameter.grad = gradient[start:end].view_as(parameter)
+            start = end
+        self.gradient, self.matrices = gradient, matrices
+        if ema:
+            self.state["ema"][self.part] = values[self.part]
+        mine = nn.Parameter(values[self.part])
+        mine.grad = self.gradients[0][self.part]
+        self.optimizer = torch.optim.Adam([mine], lr=1.0, **adam, fused=some.device.type != "mps")
+        self.optimizer.state[mine] = {
+            "step": torch.tensor(0.0, device=some.device),
+            "exp_avg": self.state["exp_avg"][self.part],
+            "exp_avg_sq": self.state["exp_avg_sq"][self.part],
+        }
+        self.mine = mine
+        self.wait()
+
+    def wait(self) -> None:
+        """Until every process is here, and so has done with the shared vectors what it was about to do."""
+        if self.shares:
+            self.processes.sum_(torch.zeros(1))
+
+    def clear(self) -> None:
+        self.gradient.zero_()
+
+    def reduce(self, numbers: Tensor) -> list[float]:
+        if not self.shares:
+            extra = self.reduced[self.gradient.numel() :][: len(numbers)]
+            extra.copy_(numbers)
+            self.processes.sum_(self.reduced)
+            self.norm = float(self.gradient.norm())
+            return extra.tolist()
+        sums = self.processes.sum_(numbers)  # when it is known, everyone's gradient is complete
+        first, *others = (gradient[self.part] for gradient in self.gradients)
+        for other in others:
+            first += other
+        squares = self.processes.sum_(torch.dot(first, first).double())  # and now nobody reads another's any more
+        self.norm = math.sqrt(squares)
+        return sums.tolist()
+
+    @torch.no_grad()
+    def update(self, rate: float, scale: float, decay: float) -> None:
+        assert self.mine.grad is not None
+        self.mine.grad.mul_(scale)
+        if decay:
+            torch._foreach_mul_(self.matrices, 1.0 - decay)
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+        self.updates += 1
+        if self.ema:
+            self.state["ema"][self.part].lerp_(self.mine, self.mean_share())
+        self.wait()
+
+    def vectors(self) -> dict[str, Tensor]:
+        return self.state
+
+    @torch.no_grad()
+    def load(self, vectors: dict[str, Tensor], updates: int) -> None:
+        for name, vector in vectors.items():
+            if name in self.state:
+                self.state[name][self.part] = vector[self.part].to(self.mine.device)
+        self.optimizer.state[self.mine]["step"].fill_(updates)
+        self.updates = updates
+        self.wait()
+
+    @torch.no_grad()
+    def swap_mean(self) -> None:
+        self.wait()
+        weights, mean = self.state["weights"][self.part], self.state["ema"][self.part]
+        kept = weights.clone()
+        weights.copy_(mean)
+        mean.copy_(kept)
+        self.wait()

@@ -1,0 +1,144 @@
+"""The benchmarks of a large corpus, of cost, of time to quality and of the choices of a recipe, each with tiny settings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from test_benchmarks import run_script, whole, write_captions
+
+from ablations import AS_SHIPPED, VARIANTS, changes, saved_rows
+from cost import USUAL, RandomPairs, recipe_of
+from heedful.data.batches import Position
+from heedful.models import build_model
+from heedful.recipes import load_recipe
+from large_corpus import waiting, write_corpus
+from time_to_quality import times_of
+
+TINY = "model.layers=1 model.d_model=16 model.d_ff=16 model.heads=2 tokenizer.size=300 training.workers=1".split()
+
+
+@whole
+def test_the_large_corpus_is_measured_beside_a_small_one(tmp_path: Path) -> None:
+    quick = ("--pairs", "3000", "--small", "1000", "--steps", "2", "--batch-tokens", "200", "--vocabulary", "500")
+    printed, summary = run_script("large_corpus", "--folder", tmp_path / "large", *quick)
+    small, large = summary["corpora"]["1000"], summary["corpora"]["3000"]
+    assert large["text_bytes"] > 2.5 * small["text_bytes"]
+    assert len(large["processes"]) == 2
+    assert all(process["own"] > 50e6 for process in large["processes"])
+    assert large["preparation_seconds"] > 0
+    assert 0 < large["second_start_seconds"] < 120
+    assert 0 <= large["waiting_share"] <= 1
+    assert "| second start to its first step, s |" in printed
+
+
+@whole
+def test_cost_is_measured_by_shape() -> None:
+    _, summary = run_script("cost", "--vary", "depth", "--values", "1", "2", "--steps", "1")
+    one, two = summary["rows"]
+    assert (one["varied"], one["value"], two["value"]) == ("depth", 1, 2)
+    assert two["parameters"] > one["parameters"]
+    assert two["flops_per_token"] > one["flops_per_token"]
+    assert two["seconds_per_step"] > one["seconds_per_step"]
+    assert all(0 < row["peak_bytes_beyond_start"] < row["peak_bytes"] for row in summary["rows"])
+
+
+@whole
+def test_ablations_are_saved_one_by_one_and_taken_up_again(tmp_path: Path) -> None:
+    write_captions(tmp_path)
+    output = tmp_path / "ablations.txt"
+    job: list[str | Path] = ["--data", tmp_path, "--recipe", "translation", "--steps", "2", "--output", output, "--set", *TINY]
+    _, first = run_script("ablations", *job, "--only", AS_SHIPPED)
+    assert list(first["variants"]) == [AS_SHIPPED]
+    lines = output.read_text(encoding="utf-8").splitlines()
+    cut = [line for line in lines if line.startswith('{"variant"')] + ['{"variant": "post-']  # as a kill would leave it
+    output.write_text("\n".join(cut), encoding="utf-8")
+    printed, summary = run_script("ablations", *job, "--only", AS_SHIPPED, "post-norm", "--resume")
+    assert summary["variants"][AS_SHIPPED] == first["variants"][AS_SHIPPED]  # its time too: it was not trained again
+    assert summary["variants"]["post-norm"]["changed"] == {"model.norm": ["pre", "post"]}
+    assert "| post-norm | model.norm pre → post |" in printed
+
+
+def test_a_generated_corpus_is_the_same_every_time_and_can_be_learned(tmp_path: Path) -> None:
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        write_corpus(folder, 2000)
+    for side in ("source", "target"):
+        assert (tmp_path / "one" / f"2000.{side}").read_bytes() == (tmp_path / "two" / f"2000.{side}").read_bytes()
+    sources, targets = (
+        [line.split() for line in (tmp_path / "one" / f"2000.{side}").read_text().splitlines()] for side in ("source", "target")
+    )
+    assert len(sources) == len(targets) == 2000
+    assert [len(words) for words in sources] == [len(words) for words in targets]
+    # A word of the source has one translation, which is its mirror image, syllable by syllable.
+    mirrored = [["".join(word[i : i + 2][::-1] for i in range(0, len(word), 2)) for word in words] for words in sources]
+    assert [sorted(words) for words in mirrored] == [sorted(words) for words in targets]
+    assert mirrored != targets  # some words change places
+    counts = Counter(word for words in sources for word in words).most_common()
+    assert counts[0][1] > 20 * counts[len(counts) // 2][1]
+
+
+def test_waiting_leaves_the_first_step_out() -> None:
+    rows = [{"waiting_for_data": 0.9, "seconds_per_step": 10.0}] + [{"waiting_for_data": 0.5, "seconds_per_step": 2.0}] * 3
+    assert waiting(rows) == {"waiting_share": 0.5, "longest_wait": 1.0, "seconds_per_step": 2.0}
+
+
+def test_random_pairs_have_the_shape_that_is_asked_for_and_no_padding() -> None:
+    shape = {**USUAL, "batch tokens": 64, "width": 64, "depth": 2, "vocabulary": 100, "length": 16}
+    task = RandomPairs(recipe_of(shape), shape)
+    _, batch = next(task.batches(Position(), 0, 1))
+    assert batch.source.shape == batch.target_in.shape == (4, 16)
+    assert bool(batch.source_mask.all())
+    assert bool(batch.target_mask.all())
+    model = build_model(task.config).eval()
+    assert (model.config.layers, model.config.depth, model.config.d_model, model.config.target_vocab) == (2, 2, 64, 100)
+    with torch.no_grad():
+        assert torch.isfinite(task.loss(model, batch)[0])
+
+
+def write_run(folder: Path, scores: dict[int, float]) -> Path:
+    rows = [{"kind": "train", "step": step, "seconds": 0.6 * step} for step in range(100, 401, 100)]
+    rows += [{"kind": "valid", "step": step, "bleu": bleu, "bleu_signature": "s"} for step, bleu in scores.items()]
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    recipe = load_recipe("translation", ["data.source=a.tsv", "training.workers=2"])
+    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    return folder
+
+
+def test_time_to_quality_is_that_of_the_first_validation_that_is_good_enough(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {100: 20.0, 150: 36.0, 300: 35.0, 400: 40.5})
+    printed, summary = run_script("time_to_quality", run)
+    found = summary["runs"][str(run)]
+    assert found["reached"] == {
+        "35": {"step": 150, "minutes": 1.5},
+        "38": {"step": 400, "minutes": 4.0},
+        "40": {"step": 400, "minutes": 4.0},
+        "41": None,
+    }
+    assert "| 41 BLEU | not reached |" in printed
+    assert "greedy" in printed
+    with pytest.raises(SystemExit, match="no validation with a BLEU"):
+        times_of(write_run(tmp_path / "other", {}), [35.0])
+
+
+def test_every_variant_but_the_first_changes_the_recipe() -> None:
+    shipped = load_recipe("translation", ["data.source=a.tsv"])
+    assert changes(shipped, shipped) == {}
+    assert changes(shipped, load_recipe("translation", ["data.source=a.tsv", "model.dropout=0.1"])) == {
+        "model.dropout": [0.3, 0.1]
+    }
+    assert [name for name, overrides in VARIANTS.items() if not overrides] == [AS_SHIPPED]
+
+
+def test_rows_of_another_job_are_not_taken_for_this_one(tmp_path: Path) -> None:
+    output = tmp_path / "output.txt"
+    row = {"variant": AS_SHIPPED, "job": {"recipe": "a"}, "changed": {}}
+    output.write_text(f"2 cores\n{json.dumps(row)}\n", encoding="utf-8")
+    assert saved_rows(output, {"recipe": "a"}, {AS_SHIPPED: {}}) == {AS_SHIPPED: row}
+    assert saved_rows(tmp_path / "missing", {}, {}) == {}
+    with pytest.raises(SystemExit, match="other settings"):
+        saved_rows(output, {"recipe": "b"}, {})
