@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from cost import USUAL, RandomPairs, recipe_of
 from heedful.data.batches import Position
 from heedful.models import build_model
 from heedful.recipes import load_recipe
-from large_corpus import waiting, write_corpus
+from large_corpus import Course, waiting, write_corpus
 from time_to_quality import times_of
 
 TINY = "model.layers=1 model.d_model=16 model.d_ff=16 model.heads=2 tokenizer.size=300 training.workers=1".split()
@@ -23,12 +26,25 @@ TINY = "model.layers=1 model.d_model=16 model.d_ff=16 model.heads=2 tokenizer.si
 
 @whole
 def test_the_large_corpus_is_measured_beside_a_small_one(tmp_path: Path) -> None:
-    quick = ("--pairs", "3000", "--small", "1000", "--steps", "2", "--batch-tokens", "200", "--vocabulary", "500")
+    quick = (
+        "--pairs",
+        "3000",
+        "--small",
+        "1000",
+        "--steps",
+        "2",
+        "--workers",
+        "1",
+        "--batch-tokens",
+        "200",
+        "--vocabulary",
+        "500",
+    )
     printed, summary = run_script("large_corpus", "--folder", tmp_path / "large", *quick)
     small, large = summary["corpora"]["1000"], summary["corpora"]["3000"]
     assert large["text_bytes"] > 2.5 * small["text_bytes"]
-    assert len(large["processes"]) == 2
-    assert all(process["own"] > 50e6 for process in large["processes"])
+    (process,) = large["processes"]
+    assert 50e6 < process["own"] < process["resident"]
     assert large["preparation_seconds"] > 0
     assert 0 < large["second_start_seconds"] < 120
     assert 0 <= large["waiting_share"] <= 1
@@ -37,12 +53,12 @@ def test_the_large_corpus_is_measured_beside_a_small_one(tmp_path: Path) -> None
 
 @whole
 def test_cost_is_measured_by_shape() -> None:
-    _, summary = run_script("cost", "--vary", "depth", "--values", "1", "2", "--steps", "1")
-    one, two = summary["rows"]
-    assert (one["varied"], one["value"], two["value"]) == ("depth", 1, 2)
-    assert two["parameters"] > one["parameters"]
-    assert two["flops_per_token"] > one["flops_per_token"]
-    assert two["seconds_per_step"] > one["seconds_per_step"]
+    _, summary = run_script("cost", "--vary", "batch tokens", "--values", "64", "1024", "--steps", "1")
+    small, large = summary["rows"]
+    assert (small["varied"], small["value"], large["value"]) == ("batch tokens", 64, 1024)
+    assert large["parameters"] == small["parameters"]
+    assert large["flops_per_token"] == small["flops_per_token"] > 6 * small["parameters"] / 2
+    assert large["seconds_per_step"] > small["seconds_per_step"]
     assert all(0 < row["peak_bytes_beyond_start"] < row["peak_bytes"] for row in summary["rows"])
 
 
@@ -79,6 +95,16 @@ def test_a_generated_corpus_is_the_same_every_time_and_can_be_learned(tmp_path: 
     assert mirrored != targets  # some words change places
     counts = Counter(word for words in sources for word in words).most_common()
     assert counts[0][1] > 20 * counts[len(counts) // 2][1]
+
+
+def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
+    course = Course(started=0.0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        course.look(os.getpid(), ready=True)
+        child.communicate(b"\n")
+    here, *others = course.training
+    assert here.own > 50e6 > others[0].own
+    assert not course.preparing.own
 
 
 def test_waiting_leaves_the_first_step_out() -> None:

@@ -18,6 +18,7 @@ from conftest import real_data
 from heedful.data.batches import (
     POOL,
     Batch,
+    BpeDropout,
     Position,
     Prefetch,
     SpecialIds,
@@ -288,3 +289,51 @@ def test_padding_of_real_text_is_under_a_tenth(tmp_path: Path) -> None:
     masks = [mask for batch in epoch for mask in (batch.source_mask, batch.target_mask)]
     real, total = sum(int(mask.sum()) for mask in masks), sum(mask.numel() for mask in masks)
     assert 1 - real / total < 0.10
+
+
+SENTENCES = ["ein haus am see", "zwei häuser am see", "das haus ist klein", "die see ist groß"]
+
+
+@pytest.fixture(scope="module")
+def merging() -> Tokenizer:
+    """Knows whole words."""
+    return Tokenizer.train("bpe", SENTENCES * 4, 300)
+
+
+@given(st.floats(0.0, 0.99), st.integers(0, 9), st.integers(0, 9))
+def test_bpe_dropout_spells_the_same_text_in_other_tokens(merging: Tokenizer, chance: float, epoch: int, index: int) -> None:
+    dropout = BpeDropout(chance, 1, (merging.halves(), merging.halves()))
+    for side, text in enumerate(SENTENCES[:2]):
+        ids = np.array(merging.encode(text), dtype=np.uint32)
+        split = dropout.split(ids, side, epoch, index)
+        assert merging.decode(split.tolist()) == text
+        assert len(split) >= len(ids)
+        assert np.array_equal(split, dropout.split(ids, side, epoch, index))  # the same whenever it is asked
+        assert (merging.halves()[merging.encode(text)] >= 0).any()
+
+
+def test_bpe_dropout_takes_apart_as_often_as_it_should_and_differently_each_epoch(merging: Tokenizer) -> None:
+    halves = merging.halves()
+    whole = next(i for i in range(merging.size) if halves[i, 0] >= 0 and (halves[halves[i]] < 0).all())  # of two letters
+    row = np.full(2000, whole, dtype=np.uint32)
+    dropout = BpeDropout(0.1, 1, (halves, halves))
+    lengths = [len(dropout.split(row, 0, epoch, 0)) - 2000 for epoch in range(5)]
+    assert all(130 < length < 270 for length in lengths)  # five deviations around 200
+    assert len(set(lengths)) > 1
+    assert np.array_equal(BpeDropout(0.0, 1, (halves, halves)).split(row, 0, 0, 0), row)
+
+
+def test_batches_with_bpe_dropout_do_not_depend_on_the_number_of_processes(tmp_path: Path, merging: Tokenizer) -> None:
+    pairs = [(text, text) for text in SENTENCES]
+    write_store(tmp_path, iter(pairs), merging, merging, 100, Drops(), lambda n: None)
+    store, special = ParallelStore(tmp_path), special_ids(merging, merging)
+    dropout = BpeDropout(0.5, 1, (merging.halves(), merging.halves()))
+
+    def texts(rank: int, world: int) -> list[list[int]]:
+        stream = batches_from(store, special, 1000, 1, Position(), rank, world, dropout=dropout)
+        batch = next(stream)[1]
+        assert batch is not None
+        return [row[mask].tolist() for row, mask in zip(batch.source, batch.source_mask, strict=True)]
+
+    assert sorted(texts(0, 1)) == sorted(texts(0, 2) + texts(1, 2))
+    assert sorted(texts(0, 1)) != sorted([*merging.encode(text), merging.eos] for text in SENTENCES)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +14,31 @@ from numpy.typing import NDArray
 from heedful.data.corpus import Drops, Pair
 from heedful.text import Tokenizer
 
+STRIDE = 64  # sequences between two whose place in the file is remembered
+
 
 class TokenArray:
-    """Many sequences of ids, one after the other in a file; sequence i is ids[starts[i]:starts[i+1]]."""
+    """Many sequences of ids, one after the other in a file.
+
+    Of what grows with their number, nothing is held but the place of every 64th sequence: lengths are mapped, and ids are
+    read when they are asked for. Mapped, they would sooner or later all count as memory of every process, because the
+    kernel maps the neighbours of a page too.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
-        lengths = np.load(folder / f"{name}.lengths.npy")  # (N,)
-        self.lengths: NDArray[np.int32] = lengths
-        self.starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        self.ids: NDArray[np.uint32] = np.load(folder / f"{name}.ids.npy", mmap_mode="r")
+        path = folder / f"{name}.ids.npy"
+        self.ids: np.memmap[Any, np.dtype[np.uint32]] = np.load(path, mmap_mode="r")
+        self.lengths: NDArray[np.int32] = np.load(folder / f"{name}.lengths.npy", mmap_mode="r").view(np.ndarray)  # (N,)
+        blocks = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), STRIDE), dtype=np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(blocks)])  # of every 64th sequence
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115
 
     def __getitem__(self, index: int) -> NDArray[np.uint32]:
-        return self.ids[self.starts[index] : self.starts[index + 1]]
+        block = index // STRIDE
+        start = int(self.starts[block] + self.lengths[block * STRIDE : index].sum())
+        size = self.ids.itemsize
+        place, count = self.ids.offset + size * start, size * int(self.lengths[index])
+        return np.frombuffer(os.pread(self.file.fileno(), count, place), dtype=self.ids.dtype)
 
 
 class ParallelStore:

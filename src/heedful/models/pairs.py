@@ -15,6 +15,7 @@ from heedful.errors import UsageError
 from heedful.models.model import Model
 
 TIES = ("all", "target", "none")
+STARTS = ("xavier", "normal")  # of embedding matrices
 
 
 def check_tie(config: Any) -> None:
@@ -26,18 +27,22 @@ def check_tie(config: Any) -> None:
         )
 
 
-def new_matrix(vocabulary: int, d_model: int) -> nn.Parameter:
-    """An embedding matrix, Xavier uniform."""
+def new_matrix(vocabulary: int, d_model: int, start: str) -> nn.Parameter:
+    """An embedding matrix: Xavier uniform, or normal with a deviation of 1/√D, which × √D is as large as the positions."""
     weight = nn.Parameter(torch.empty(vocabulary, d_model))
-    nn.init.xavier_uniform_(weight)
+    if start == "normal":
+        nn.init.normal_(weight, std=d_model**-0.5)
+    else:
+        nn.init.xavier_uniform_(weight)
     return weight
 
 
 def pair_matrices(config: Any) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
     """The matrices of the source embedding, the target embedding and the output, shared as `tie` says."""
-    output = new_matrix(config.target_vocab, config.d_model)
-    target = output if config.tie in ("all", "target") else new_matrix(config.target_vocab, config.d_model)
-    source = output if config.tie == "all" else new_matrix(config.source_vocab, config.d_model)
+    width, start = config.d_model, config.embedding_start
+    output = new_matrix(config.target_vocab, width, start)
+    target = output if config.tie in ("all", "target") else new_matrix(config.target_vocab, width, start)
+    source = output if config.tie == "all" else new_matrix(config.source_vocab, width, start)
     return source, target, output
 
 

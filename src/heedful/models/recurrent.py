@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.checks import check_settings
-from heedful.models.pairs import TIES, PairModel, check_tie, pair_matrices
+from heedful.models.pairs import STARTS, TIES, PairModel, check_tie, pair_matrices
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.recurrent import CELLS, SCORES, RecurrentDecoder, RecurrentEncoder, RecurrentState
 
@@ -32,10 +32,11 @@ class RecurrentConfig:
     bidirectional: bool = True  # the encoder: half of d_model reads from the left, half from the right
     dropout: float = 0.1
     tie: str = "none"  # which embeddings share a matrix with the output: all, target or none
+    embedding_start: str = "xavier"  # of fresh embeddings: xavier (uniform), or normal, larger
 
     def __post_init__(self) -> None:
         counts = ("source_vocab", "target_vocab", "layers", "d_model")
-        check_settings(self, counts, {"cell": tuple(CELLS), "attention": ATTENTIONS, "tie": TIES})
+        check_settings(self, counts, {"cell": tuple(CELLS), "attention": ATTENTIONS, "tie": TIES, "embedding_start": STARTS})
         if self.bidirectional and self.d_model % 2:
             raise UsageError(f"bidirectional gives each direction half of d_model: {self.d_model} must be even")
         check_tie(self)

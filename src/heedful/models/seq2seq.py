@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.checks import check_heads, check_settings
-from heedful.models.pairs import TIES, PairModel, check_tie, pair_matrices
+from heedful.models.pairs import STARTS, TIES, PairModel, check_tie, pair_matrices
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.feedforward import ACTIVATIONS, FeedForward
@@ -46,11 +46,13 @@ class Seq2SeqConfig:
     max_distance: int = 32  # of relative positions
     tie: str = "all"  # which embeddings share a matrix with the output: all, target or none
     scale_embedding: bool = True  # token embeddings × √D
+    embedding_start: str = "xavier"  # of fresh embeddings: xavier (uniform, the paper), or normal, larger
     reads: str = "last"  # which encoder layers the decoder reads: last, layerwise or mix
 
     def __post_init__(self) -> None:
         counts = ("source_vocab", "target_vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "max_distance")
         choices = {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS, "tie": TIES, "reads": READS}
+        choices["embedding_start"] = STARTS
         check_settings(self, (*counts, "decoder_layers", "d_k", "d_v"), choices)
         if self.d_k is None or self.d_v is None:
             check_heads(self.d_model, self.heads)

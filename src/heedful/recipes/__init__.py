@@ -24,7 +24,8 @@ from heedful.recipes.jobs import JOBS, Job, PairSettings
 from heedful.text import KINDS
 
 FOLDER = Path(__file__).parent
-WRITERS = ("seq2seq", "recurrent", "gpt")  # kinds of model that write text
+PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
+WRITERS = (*PAIRED, "gpt")  # kinds that write text
 SCHEDULES = ("inverse-sqrt", "linear", "constant")
 
 
@@ -68,6 +69,7 @@ class TrainingSettings:
     checkpoint_every: int = 500
     average: int = 5  # the final weights are the mean of this many last checkpoints
     ema: float = 0.0  # judge and keep a running mean of the weights instead, of which this share stays at a step
+    bpe_dropout: float = 0.0  # chance that a token is taken apart into the two it was merged from, while training
     r_drop: float = 0.0  # weight of the disagreement between two passes with other dropout (R-Drop); a step costs twice
     log_every: int = 50
 
@@ -198,7 +200,7 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
 
     shape = {key: value for key, value in preset.model.items() if key not in job.fixed}
     model = {**layer("model", shape), "kind": kind, "preset": preset_name}
-    if kind in ("seq2seq", "recurrent") and "tie" not in model:
+    if kind in PAIRED and "tie" not in model:
         joint = layer("tokenizer", {}).get("joint", TokenizerSettings.joint)
         model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
     if model.setdefault("pretrained", ""):
@@ -313,7 +315,14 @@ def _validate(recipe: Recipe, job: Job) -> None:
     for key, value in flat.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{key} must be a finite number, not {value}")
-    shares = ["training.label_smoothing", "training.beta1", "training.beta2", "training.ema", "data.masked"]
+    shares = [
+        "training.label_smoothing",
+        "training.beta1",
+        "training.beta2",
+        "training.ema",
+        "training.bpe_dropout",
+        "data.masked",
+    ]
     shares += ["data.hold_out"] if isinstance(data.hold_out, float) else []
     for key in shares:
         if key in flat and not 0.0 <= flat[key] < 1.0:
@@ -334,6 +343,10 @@ def _validate(recipe: Recipe, job: Job) -> None:
         raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
     if training.r_drop and recipe.model["kind"] not in WRITERS:
         raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {recipe.model['kind']}")
+    if training.bpe_dropout and (recipe.model["kind"] not in PAIRED or tokenizer.kind != "bpe"):
+        raise UsageError(
+            "training.bpe_dropout takes merges of BPE back, of translation and summarization with tokenizer.kind=bpe"
+        )
     if recipe.model.get("tie") == "all" and not tokenizer.joint:
         raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
     for side in ("", "valid_", "test_"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.data.batches import Batch, Position, batches_from, special_ids
+from heedful.data.batches import Batch, BpeDropout, Position, batches_from, special_ids
 from heedful.data.corpus import Drops, Pair
 from heedful.data.documents import read_summaries
 from heedful.data.prepare import Reporter, load_prepared, prepare, prepare_once, write_pairs
@@ -62,7 +62,11 @@ class TranslationTask(Task):
         training = self.recipe.training
         special = special_ids(self.data.source_tokenizer, self.data.target_tokenizer)
         size, most = training.batch_tokens, training.batch_examples
-        return batches_from(self.data.train, special, size, training.seed, position, rank, world, most)
+        dropout = None
+        if training.bpe_dropout:
+            halves = (self.data.source_tokenizer.halves(), self.data.target_tokenizer.halves())
+            dropout = BpeDropout(training.bpe_dropout, training.seed, halves)
+        return batches_from(self.data.train, special, size, training.seed, position, rank, world, most, dropout)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]:
         loss, nll = writing_loss(model, batch, self.recipe.training)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
@@ -136,6 +138,15 @@ class Tokenizer:
     def spaced(self) -> bool:
         """Whether a word's tokens tell that a space stands before it, as in byte-level BPE."""
         return isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
+
+    def halves(self) -> NDArray[np.int64]:
+        """The two tokens that each was merged from, (size, 2); −1 for those that were not. BPE alone has merges."""
+        found = np.full((self.size, 2), -1, dtype=np.int64)
+        model = json.loads(self.backend.to_str())["model"]
+        ids = self.backend.get_vocab(with_added_tokens=False)
+        for left, right in model.get("merges", []):
+            found[ids[left + right]] = ids[left], ids[right]
+        return found
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids → text, special tokens left out."""

@@ -241,13 +241,16 @@ def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: 
 
 @contextmanager
 def _stoppable(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM, to any of the processes, let the step finish and save; a second Ctrl-C stops at once."""
+    """Ctrl-C and SIGTERM, to any of the processes, let the step finish and save; a second Ctrl-C stops at once.
+
+    A second SIGTERM does not: a cluster may send it to torchrun, which passes it on, and to us.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, frame: object) -> None:
-        if trainer.stop_asked:
+        if trainer.stop_asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         trainer.stop_asked = True
 
