@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 
 from heedful.errors import HeedfulError, UsageError
@@ -160,8 +161,11 @@ def _crew(workers: int) -> str:
 
 def _trial(recipe: Recipe, run: Path, processes: Processes) -> float:
     """How much is trained on in a second."""
-    task = task_class(recipe.task)(recipe, run / "data")
-    return Trainer(task, recipe, run, processes, Silence()).trial(TRIAL)
+    task, threads = task_class(recipe.task)(recipe, run / "data"), torch.get_num_threads()
+    try:
+        return Trainer(task, recipe, run, processes, Silence()).trial(TRIAL)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _free_settings(recipe: Recipe) -> list[str]:

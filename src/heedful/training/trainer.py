@@ -39,7 +39,6 @@ from heedful.training.screen import Screen
 from heedful.training.sharded import ShardedLoss, ShardedWeights
 from heedful.training.weights import FlatWeights, Weights
 
-THREADS = torch.get_num_threads()  # as the environment has it, before several processes divide the cores
 WARM = 2  # steps before a trial begins to count
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
 
@@ -53,7 +52,8 @@ class Trainer:
         self.device = pick_device(s.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-            torch.set_num_threads(THREADS if processes.here == 1 else max(1, cores() // processes.here))
+            if processes.here > 1:
+                torch.set_num_threads(max(1, cores() // processes.here))
         self.model = model = task.build_model().to(self.device)
         self.loss: Callable[[Any], tuple[Tensor, Tensor, int]] = lambda batch: task.loss(model, batch)
         self.weights: Weights
