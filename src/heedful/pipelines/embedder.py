@@ -19,6 +19,8 @@ from heedful.text import Tokenizer
 
 POOLINGS = ("mean", "cls")
 
+NO_SCORE = "a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR"
+
 
 class Embedder(EncoderPipeline):
     """Turns each text into one vector: the mean of its tokens' states (or the first), of length one if `normalize`."""
@@ -56,10 +58,10 @@ class Embedder(EncoderPipeline):
         return self.model.states(tokens, segments, mask)
 
     def read_examples(self, path: Path, drops: Drops) -> list[str]:
-        raise UsageError("a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR")
+        raise UsageError(NO_SCORE)
 
     def predict(self, examples: Sequence[str]) -> list[Any]:
-        return [None] * len(examples)
+        raise UsageError(NO_SCORE)
 
     def row_of(self, example: str) -> tuple[list[int], int | None]:
         return self.encode([example])[0], None
