@@ -12,11 +12,14 @@ import resource, sys, torch
 from heedful.training.device import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
-torch.ones(1 << 24)  # what comes first grows the heap
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    torch.ones(1 << 24)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+def faults() -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        torch.ones(1 << 24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(min(faults() for _ in range(5)))  # the heap may still grow in the first rounds
 """
 
 
