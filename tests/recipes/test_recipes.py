@@ -44,11 +44,11 @@ def usage_error(name: str, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_a_recipe_of_every_job_is_shipped_under_its_name_and_dates_beside_them() -> None:
-    assert set(shipped_recipes()) == {*JOBS, "dates"}
+def test_a_recipe_of_every_job_is_shipped_under_its_name_and_two_more_translators() -> None:
+    assert set(shipped_recipes()) == {*JOBS, "dates", "multi30k"}
     for name in JOBS:
         assert load_recipe(name).task == name
-    assert load_recipe("dates").task == "translation"
+    assert load_recipe("dates").task == load_recipe("multi30k").task == "translation"
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
