@@ -35,7 +35,7 @@ lint: .venv/dev
 
 test: lint
 	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/system
 
 clean:
 	rm -rf .venv build dist src/*.egg-info

@@ -257,8 +257,12 @@ def draw(summary: dict[str, Any], path: Path) -> None:
     for axes, (name, found) in zip(panels[0], jobs.items(), strict=True):
         job, models = JOBS[name], found["models"]
         places = range(len(found["ranges"]))
-        top = 100.0 if job.metric == "exact" else max(10.0, 1.1 * max(max(row["by_length"]) for row in models.values()))
-        ends = spread({model: row["by_length"][-1] for model, row in models.items()}, 0.11 * top, 0.05 * top, 0.99 * top)
+        shown = [score for row in models.values() for score in row["by_length"]]
+        top = 100.0 if job.metric == "exact" else max(10.0, 1.1 * max(shown))
+        bottom = 5 * math.floor((min(shown) - 1) / 5) if min(shown) > 0.8 * top else 0.0  # lines that lie together are told apart
+        tall = top - bottom
+        wished = {model: row["by_length"][-1] for model, row in models.items()}
+        ends = spread(wished, 0.11 * tall, bottom + 0.05 * tall, top - 0.01 * tall)
         for model, row in models.items():
             scores, colour = row["by_length"], MODELS[model][1]
             axes.plot(places, scores, color=colour, linewidth=2.6, marker="o", markersize=6, clip_on=False, zorder=3)
@@ -266,7 +270,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
             right = (len(places) - 1, scores[-1])
             beside = {"xytext": (len(places) - 0.78, ends[model]), "color": colour, "annotation_clip": False, "va": "center"}
             axes.annotate(model, right, fontsize=11.5, fontweight="bold", **beside)
-            beside["xytext"] = (len(places) - 0.78, ends[model] - 0.047 * top)
+            beside["xytext"] = (len(places) - 0.78, ends[model] - 0.047 * tall)
             axes.annotate(change, right, fontsize=9, **beside)
         size = sum(row["parameters"] for row in models.values()) / len(models) / 1e6
         about = f"{job.shown}; each model has about {size:.1f} M parameters and {found['minutes']:g} minutes of training"
@@ -274,7 +278,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
         axes.text(0, 1.025, about, transform=axes.transAxes, fontsize=9.5, color="#555555")
         axes.set_xlabel(f"length of the source, {job.unit}", fontsize=10.5, color="#333333")
         axes.set_xticks(places, [f"{low}–{high}" if low < high else f"{low}" for low, high in found["ranges"]])
-        axes.set_ylim(0, top)
+        axes.set_ylim(bottom, top)
         axes.set_xlim(-0.15, len(places) - 1)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color("#aaaaaa")

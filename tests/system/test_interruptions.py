@@ -22,11 +22,11 @@ from safetensors.torch import load_file
 from conftest import Command
 from heedful.training.checkpoint import list_checkpoints, load_checkpoint
 
-STEPS = 240
+STEPS = 160
 SETTINGS = [
     "model.d_model=32", "model.d_ff=64", "model.layers=2", "model.heads=2", "model.dropout=0.1", "tokenizer.kind=char",
     "training.batch_tokens=400", "training.warmup=40", f"training.steps={STEPS}", "training.validate_every=40",
-    "training.checkpoint_every=30", "training.validate_pairs=20", "training.patience=0", "training.average=3",
+    "training.checkpoint_every=20", "training.validate_pairs=20", "training.patience=0", "training.average=3",
     "data.hold_out=40",
 ]  # fmt: skip
 
