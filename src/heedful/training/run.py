@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import filecmp
 import json
 import signal
 import threading
@@ -219,15 +220,19 @@ def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: 
     if processes.first:
         task.pipeline(trainer.judged_model).save(run / "final", "")
     processes.gather(None)  # both models are written
+    # With a falling learning rate the last weights are often the best ones: what is the same is scored once.
+    same = filecmp.cmp(run / "final" / "model.safetensors", run / "best" / "model.safetensors", shallow=False)
+    same = processes.gather(same)[0]
     results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
-    tick = screen.track("scoring the best and the final model", 4 if task.test else 2)
+    tick = screen.track("scoring the best and the final model", (1 if same else 2) * (2 if task.test else 1))
     for name in ("final", "best"):
         pipeline = load_pipeline(run / name, trainer.device)
-        scores = {"validation": task.validate(pipeline.model, processes, everything=True)}
-        tick(1)
-        if task.test:
-            scores["test"] = task.score(pipeline.model, task.test, processes)
+        if name == "final" or not same:
+            scores = {"validation": task.validate(pipeline.model, processes, everything=True)}
             tick(1)
+            if task.test:
+                scores["test"] = task.score(pipeline.model, task.test, processes)
+                tick(1)
         if processes.first:
             progress, which = trainer.progress, f"final, {final}"
             if name == "best":
