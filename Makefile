@@ -9,15 +9,13 @@ BIN := .venv/bin
 help:
 	@sed -n 's/^# //p' Makefile
 
-.venv/base: pyproject.toml constraints.txt
+.venv/base: EXTRA = all
+.venv/dev: EXTRA = dev
+.venv/base .venv/dev: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; a few minutes with a slow network)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
-	@touch $@
-
-.venv/dev: .venv/base
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'
+	@touch .venv/base $@
 
 demo: .venv/base
 	@$(BIN)/heedful train dates

@@ -115,6 +115,5 @@ class ShardedWeights(Weights):
 
     @torch.no_grad()
     def fill(self, model: nn.Module) -> None:
-        """Give a model of the same shape all of the weights."""
         for parameter, part in zip(model.parameters(), self.parameters, strict=True):
             parameter.copy_(part.full_tensor())

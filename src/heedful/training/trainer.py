@@ -36,7 +36,6 @@ from heedful.training.log import MetricsLog
 from heedful.training.processes import Processes, cores, explained
 from heedful.training.schedule import learning_rate
 from heedful.training.screen import Screen
-from heedful.training.sharded import ShardedLoss, ShardedWeights
 from heedful.training.weights import FlatWeights, Weights
 
 WARM = 2  # steps before a trial begins to count
@@ -59,6 +58,8 @@ class Trainer:
         self.weights: Weights
         adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
         if s.shard and processes.world > 1:
+            from heedful.training.sharded import ShardedLoss, ShardedWeights  # a quarter of all that is imported
+
             self.judged_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
             self.loss = root = ShardedLoss(self.model, task.loss)
             self.weights = ShardedWeights(root, processes, adam, s.ema)
@@ -247,8 +248,7 @@ class Trainer:
     def judging(self) -> Iterator[Any]:
         """Inside, the model that is judged and kept."""
         with self.weights.judged():
-            if isinstance(self.weights, ShardedWeights):
-                self.weights.fill(self.judged_model)
+            self.weights.fill(self.judged_model)
             yield self.judged_model
 
     # Ending
@@ -262,8 +262,7 @@ class Trainer:
         else:
             used = self.average_last()
             what = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
-        if isinstance(self.weights, ShardedWeights):
-            self.weights.fill(self.judged_model)
+        self.weights.fill(self.judged_model)
         return what
 
     def average_last(self) -> int:

@@ -57,6 +57,9 @@ class Weights(ABC):
     def swap_mean(self) -> None:
         """Exchange the weights with their running mean."""
 
+    def fill(self, model: nn.Module) -> None:  # noqa: B027
+        """Give all of the weights to the model that is judged, if that is not the trained one, which has them."""
+
     @contextmanager
     def judged(self) -> Iterator[None]:
         """Inside, the model has the weights that are judged and kept: their running mean, if there is one."""
