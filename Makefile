@@ -1,9 +1,10 @@
 # make demo   set up, train the default model, score it, translate examples, write the report
 # make test   set up, lint, types, tests
+# make slow   the tests that `make test` leaves out: more kills, more full disks
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test slow lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,7 +34,10 @@ lint: .venv/dev
 
 test: lint
 	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
+
+slow: .venv/dev
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
 
 clean:
 	rm -rf .venv build dist src/*.egg-info

@@ -45,6 +45,7 @@ def weights(run: Path) -> list[bytes]:
     return [(run / name / "model.safetensors").read_bytes() for name in ("final", "best")]
 
 
+@pytest.mark.slow
 def test_a_killed_language_model_continues_to_bit_identical_weights(
     text: Path, whole: tuple[Path, str], heedful: Command, tmp_path: Path
 ) -> None:

@@ -105,7 +105,7 @@ def interrupted_copy(pairs: tuple[Path, Path], run: Path) -> None:
     assert not (run / "results.json").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_killed_at_random_moments_the_final_weights_are_bit_identical(
     workers: int, pairs: tuple[Path, Path], reference: Reference, tmp_path: Path
 ) -> None:
@@ -179,6 +179,7 @@ def test_damaged_checkpoints_are_named_and_passed_over(
     assert weights(run) == weights(reference(1)[0])
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_with_a_clear_message_and_the_last_good_checkpoint_intact(
     pairs: tuple[Path, Path], reference: Reference, heedful: Command, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ def alone(pairs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, he
     return run
 
 
-@pytest.mark.parametrize(("first", "then"), [("2 sharded", "1"), ("1", "2 sharded")])
+@pytest.mark.parametrize(("first", "then"), [("2 sharded", "1"), pytest.param("1", "2 sharded", marks=pytest.mark.slow)])
 def test_a_sharded_run_continues_on_one_process_and_the_reverse(
     first: str, then: str, pairs: tuple[Path, Path], alone: Path, tmp_path: Path
 ) -> None:

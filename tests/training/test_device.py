@@ -15,8 +15,8 @@ if sys.argv[1] == "kept":
 
 def faults() -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
-        torch.ones(1 << 24)
+    for _ in range(10):
+        torch.ones(1 << 23)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 print(min(faults() for _ in range(5)))  # the heap may still grow in the first rounds
@@ -25,7 +25,7 @@ print(min(faults() for _ in range(5)))  # the heap may still grow in the first r
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator")
 def test_freed_memory_is_used_again_without_asking_the_kernel() -> None:
-    """64 MiB twenty times are 327,680 pages of 4 KiB, or 640 large ones."""
+    """32 MiB ten times are 81,920 pages of 4 KiB, or 160 large ones."""
     faults = {
         how: int(subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, capture_output=True, text=True).stdout)
         for how in ("kept", "usual")
