@@ -238,6 +238,21 @@ def test_evaluation_can_be_reproduced_from_what_it_writes(model: Path, translato
     assert scores["examples"] == 7
 
 
+def test_evaluation_searches_as_told(model: Path, translator: Translator, tmp_path: Path, inside: Run) -> None:
+    (tmp_path / "source").write_text("\n".join(LINES), encoding="utf-8")
+    written = {}
+    for alpha in (0, 5):
+        out, _ = inside(
+            "evaluate", model, "--source", tmp_path / "source", "--reference", tmp_path / "source",
+            "--output", tmp_path / "written", "--json", "--beam", 3, "--length-penalty", alpha,
+        )  # fmt: skip
+        told = json.loads(out)
+        assert (told["beam"], told["length_penalty"]) == (3, alpha)
+        written[alpha] = (tmp_path / "written").read_text(encoding="utf-8")
+        assert written[alpha] == inside("translate", model, *LINES, "--beam", 3, "--length-penalty", alpha)[0]
+    assert written[0] != written[5]
+
+
 def test_evaluation_of_files_of_different_lengths_names_both(model: Path, tmp_path: Path, sentence_of: Failure) -> None:
     (tmp_path / "source").write_text("a\nb\n", encoding="utf-8")
     (tmp_path / "right").write_text("a\n", encoding="utf-8")

@@ -28,6 +28,7 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence a line (plain or gzip).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Of a translation: the right ones, line by line.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam width; 1 is greedy [default: the model's].")] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0.0, help="The α of beam search [default: the model's].")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, ja-mecab, char …")] = "13a",
     lowercase: Annotated[bool, typer.Option(help="Ignore case in BLEU and chrF.")] = False,
     output: Annotated[Path | None, typer.Option(help="Also write what the model said to this file.")] = None,
@@ -46,13 +47,14 @@ def evaluate(
     pipeline = load_pipeline(model, pick_device(device))
     if isinstance(pipeline, Translator):
         pipeline.beam = beam or pipeline.beam
+        pipeline.length_penalty = pipeline.length_penalty if length_penalty is None else length_penalty
         pipeline.bleu = {"tokenize": tokenize, "lowercase": lowercase}
         pipeline.text_scores([""], [""])  # a wrong name is told before the work, not after it
     examples = _examples(pipeline, data, source, reference)
     outputs = pipeline.predict(examples)
     scores: dict[str, Any] = {**pipeline.scores(examples, outputs), "examples": len(examples)}
     if isinstance(pipeline, Translator):
-        scores["beam"] = pipeline.beam
+        scores |= {"beam": pipeline.beam, "length_penalty": pipeline.length_penalty}
     if output:
         said = [sample["output"].replace("\n", " ") for sample in pipeline.samples(examples, outputs)]
         output.write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
