@@ -26,16 +26,17 @@ BUSY = 0.5  # load before a benchmark begins, above which its speeds are not to 
 
 
 class Transcript:
-    """Prints, and keeps what is printed in a file."""
+    """Prints, and keeps what is printed in a file. Where nothing is measured now, the state of the machine is left out."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, measures: bool = True) -> None:
         self.path = path
         if path is not None:
             path.write_text("", encoding="utf-8")
         load, limit = os.getloadavg()[0], os.environ.get("OMP_NUM_THREADS")
         self.circumstances = {"cores": cores(), "load": round(load, 2), "omp_num_threads": limit}
-        self.say(f"{cores()} cores, load {load:.2f} before the start, PyTorch {torch.__version__}")
-        if load > BUSY or limit:
+        if measures:
+            self.say(f"{cores()} cores, load {load:.2f} before the start, PyTorch {torch.__version__}")
+        if measures and (load > BUSY or limit):
             self.say("these speeds are not to be trusted: the machine is busy, or OMP_NUM_THREADS limits some engines alone")
 
     def say(self, text: str = "") -> None:

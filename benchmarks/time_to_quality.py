@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
     found = {str(run): times_of(run, arguments.scores) for run in arguments.runs}
-    transcript = Transcript(arguments.output)
+    transcript = Transcript(arguments.output, measures=False)
     for run in arguments.runs:
         print_times(run, found[str(run)], transcript)
     transcript.say(json.dumps({"benchmark": "time_to_quality", "runs": found}))
