@@ -167,6 +167,20 @@ def test_moving_a_batch_keeps_its_parts(store: ParallelStore) -> None:
     assert batch.to(torch.device("meta")).target_mask.device.type == "meta"
 
 
+@settings(deadline=None)
+@given(lengths=LENGTHS, positions=st.integers(1, 3000))
+def test_the_pieces_of_a_batch_are_the_batch_and_not_larger_than_asked(lengths: list[tuple[int, int]], positions: int) -> None:
+    sources, targets = zip(*lengths, strict=True)
+    batch = collate(rows(*sources), rows(*targets), SPECIAL)
+    pieces = batch.pieces(positions)
+    for name in Batch.__dataclass_fields__:
+        assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name))
+    most = max(positions, batch.source.size(1))  # an example is never cut
+    assert all(piece.source.numel() <= most for piece in pieces)
+    if len(pieces) > 1:
+        assert batch.source.numel() > positions
+
+
 def test_the_stream_goes_through_epoch_after_epoch(store: ParallelStore) -> None:
     length = len(list(plan_epoch(store.source.lengths, store.target.lengths, 80, 3, 0)))
     taken = stream(store, Position(), length)

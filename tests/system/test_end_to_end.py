@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from heedful.training.log import read_metrics
 from heedful.training.processes import Processes
 from heedful.training.run import train
 from heedful.training.screen import Silence
-from heedful.training.trainer import PERSISTENT, Trainer
+from heedful.training.trainer import PERSISTENT, Trainer, Window
 from heedful.training.weights import FlatWeights
 
 SMALL = [
@@ -190,6 +191,31 @@ def test_accumulated_batches_equal_one_large_batch(pairs: tuple[Path, Path], tmp
             single = Batch(*(getattr(batch, name)[row : row + 1] for name in Batch.__dataclass_fields__))
             task.loss(model, single)[0].backward()
     torch.testing.assert_close(trainer.weights.gradient / total, accumulated, atol=1e-5, rtol=1e-4)
+
+
+def test_a_batch_learned_in_pieces_gives_the_same_gradient(
+    pairs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for number, positions in enumerate((10**6, 30)):
+        monkeypatch.setattr("heedful.training.trainer.PIECE", positions)
+        trainer, task = trainer_of(pairs, tmp_path / str(number))
+        usual = task.loss
+        sizes: list[int] = []
+
+        def counted(model: Seq2Seq, batch: Batch, usual: Any = usual, sizes: list[int] = sizes) -> Any:
+            sizes.append(batch.source.numel())
+            return usual(model, batch)
+
+        monkeypatch.setattr(task, "loss", counted)
+        trainer.step(task.batches(Position(), 0, 1), Window(trainer.progress))
+        assert isinstance(trainer.weights, FlatWeights)
+        found.append((sizes, trainer.progress.tokens, trainer.weights.gradient))
+    (whole, tokens, gradient), (pieces, same_tokens, same_gradient) = found
+    assert len(whole) == 1
+    assert sum(pieces) == whole[0] > max(pieces)
+    assert tokens == same_tokens
+    torch.testing.assert_close(same_gradient, gradient, atol=1e-6, rtol=1e-4)
 
 
 def test_the_loop_with_accumulation_takes_several_batches_a_step(pairs: tuple[Path, Path], tmp_path: Path) -> None:

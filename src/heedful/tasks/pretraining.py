@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -36,6 +36,10 @@ class PretrainingBatch(TensorBatch):
     where: Tensor  # (B, L)
     answers: Tensor  # (N,)
     strangers: Tensor  # (B,): 0 the second text follows the first, 1 it does not
+
+    def pieces(self, positions: int) -> list[Self]:
+        """Whole: the answers of an example are not its own row."""
+        return [self]
 
 
 class PretrainingTask(EncoderTask):

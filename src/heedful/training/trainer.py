@@ -39,6 +39,7 @@ from heedful.training.screen import Screen
 from heedful.training.weights import FlatWeights, Weights
 
 WARM = 2  # steps before a trial begins to count
+PIECE = 1024  # positions of a batch that a CPU learns from at a time: what it keeps for the way back is small, and near
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
 
 
@@ -170,13 +171,14 @@ class Trainer:
             position, batch = next(data)
             if batch is None and not s.shard:
                 continue
-            with explained():  # with sharded weights the layers, too, hear of a process that died
-                with self.autocast:
-                    loss, nll, tokens = self.loss((self.spare if batch is None else batch).to(self.device))
-                if batch is None:  # everyone must take part in gathering the weights, even if only in name
-                    loss, nll, tokens = 0.0 * loss, 0.0 * nll, 0
-                loss.backward()
-            numbers[:3] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
+            for piece in self.pieces(self.spare if batch is None else batch):
+                with explained():  # with sharded weights the layers, too, hear of a process that died
+                    with self.autocast:
+                        loss, nll, tokens = self.loss(piece.to(self.device))
+                    if batch is None:  # everyone must take part in gathering the weights, even if only in name
+                        loss, nll, tokens = 0.0 * loss, 0.0 * nll, 0
+                    loss.backward()
+                numbers[:3] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
         numbers[3] = float(self.stop_asked)
         total, nll_total, count, stop = weights.reduce(numbers)
 
@@ -200,6 +202,10 @@ class Trainer:
                     f"lower training.learning_rate (now {self.rate:.2g}){advice}, in another --run"
                 )
         return stop > 0
+
+    def pieces(self, batch: Any) -> list[Any]:
+        """A batch in parts, whose gradients add up to its own. GPUs want it whole; sharded weights travel once a part."""
+        return batch.pieces(PIECE) if self.device.type == "cpu" and not self.settings.shard else [batch]
 
     @cached_property
     def spare(self) -> Any:
