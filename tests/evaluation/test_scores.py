@@ -21,6 +21,7 @@ def test_bleu_and_chrf_equal_sacrebleu(tokenize: str, lowercase: bool) -> None:
     scores = translation_scores(WRITTEN, RIGHT, tokenize, lowercase)
     bleu = sacrebleu.corpus_bleu(WRITTEN, [RIGHT], tokenize=tokenize, lowercase=lowercase)
     assert scores["bleu"] == pytest.approx(bleu.score, abs=1e-9)
+    assert scores["length_ratio"] == bleu.sys_len / bleu.ref_len < 1.0
     assert scores["chrf"] == pytest.approx(CHRF(lowercase=lowercase).corpus_score(WRITTEN, [RIGHT]).score, abs=1e-9)
 
 

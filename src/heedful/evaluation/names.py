@@ -8,6 +8,7 @@ from typing import Any
 SHOWN = {
     "bleu": ("BLEU", "{:.2f}"),
     "chrf": ("chrF", "{:.2f}"),
+    "length_ratio": ("length ratio", "{:.3f}"),
     "rouge1": ("ROUGE-1", "{:.2f}"),
     "rouge2": ("ROUGE-2", "{:.2f}"),
     "rougeL": ("ROUGE-L", "{:.2f}"),

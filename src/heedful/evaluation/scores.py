@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU with their signatures, and exact match."""
+"""BLEU and chrF by sacreBLEU with their signatures, the length of the outputs, and exact match."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ def scorers(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> dict[str, Any]:
-    """`bleu`, `chrf` and `exact`, each from 0 to 100, and the signatures of the first two."""
+    """`bleu`, `chrf` and `exact`, each from 0 to 100, the signatures of the first two, and `length_ratio`.
+
+    That is the length of all outputs by that of all references, in BLEU's tokens: below 1, BLEU is lowered for it.
+    """
     if len(hypotheses) != len(references):
         raise HeedfulError(f"there are {len(hypotheses):,} translations but {len(references):,} references")
     if not hypotheses:
         raise HeedfulError("there is nothing to score")
     bleu, chrf = scorers(tokenize, lowercase)
     same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
+    found = bleu.corpus_score(list(hypotheses), [list(references)])
     return {
-        "bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
+        "bleu": found.score,
         "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score,
+        "length_ratio": found.ratio,
         "exact": 100.0 * same / len(references),
         "bleu_signature": str(bleu.get_signature()),
         "chrf_signature": str(chrf.get_signature()),
