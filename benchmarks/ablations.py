@@ -33,11 +33,15 @@ AS_SHIPPED = "as shipped"
 # Name → what is changed. One that changes nothing of the recipe is left out.
 VARIANTS: dict[str, list[str]] = {
     AS_SHIPPED: [],
+    "R-Drop": ["training.r_drop=1"],
     "no R-Drop": ["training.r_drop=0"],
+    "BPE dropout 0.1": ["training.bpe_dropout=0.1"],
     "no running average": ["training.ema=0"],
     "no average of checkpoints": ["training.average=1"],
     "no label smoothing": ["training.label_smoothing=0"],
     "dropout 0.1": ["model.dropout=0.1"],
+    "dropout 0.2": ["model.dropout=0.2"],
+    "attention dropout 0.1": ["model.attention_dropout=0.1"],
     "post-norm": ["model.norm=post"],
     "learned positions": ["model.positions=learned"],
     "embeddings not tied": ["model.tie=none"],

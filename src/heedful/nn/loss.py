@@ -57,7 +57,7 @@ class _ProjectedLoss(torch.autograd.Function):
             logit_sum = rows.sum(0, dtype=exact) @ weight_sum + len(rows) * bias_sum
             total = total + (1.0 - smoothing) * nll + smoothing * norm.sum() - even * logit_sum
             if agreement:
-                total = total + _agree(logits, chances, norm, agreement)
+                total = total + _agree(logits, chances, agreement)
             if not wanted:
                 continue
             grad = chances.scatter_add_(1, answers, chances.new_full(answers.shape, smoothing - 1.0))
@@ -96,20 +96,22 @@ def _chunks(targets: Tensor, twins: bool) -> Iterator[slice | Tensor]:
         yield torch.cat([some, some + count // 2])
 
 
-def _agree(logits: Tensor, chances: Tensor, norm: Tensor, strength: float) -> Tensor:
+def _agree(logits: Tensor, chances: Tensor, strength: float) -> Tensor:
     """strength · ½ (KL(p‖q) + KL(q‖p)) summed over positions, p and q being the two halves of `chances` (2n, V).
 
     `chances` becomes p and q plus the gradient of this with respect to the logits; `logits` are used up.
     """
-    n = len(logits) // 2
+    n, half = len(logits) // 2, 0.5 * strength
     p, q = chances[:n], chances[n:]
-    apart = logits[:n].sub_(logits[n:]).sub_((norm[:n] - norm[n:]).to(logits.dtype))  # log p − log q
-    differ = torch.sub(p, q, out=logits[n:])
-    forth, back = (p * apart).sum(1, keepdim=True), (q * apart).sum(1, keepdim=True)  # KL(p‖q), −KL(q‖p)
-    half = 0.5 * strength
-    p.addcmul_(p, apart - forth, value=half).add_(differ, alpha=half)
-    q.addcmul_(q, apart - back, value=-half).sub_(differ, alpha=half)
-    return half * (forth - back).sum(dtype=norm.dtype)
+    apart = logits[:n].sub_(logits[n:])  # log p − log q, but for a number a row, which cancels wherever it comes
+    p_apart = torch.mul(p, apart, out=logits[n:])
+    q_apart = apart.mul_(q)
+    forth, back = p_apart.sum(1, keepdim=True), q_apart.sum(1, keepdim=True)  # KL(p‖q), −KL(q‖p), each with that number
+    p_apart -= q
+    q_apart += p
+    p.mul_(1.0 + half - half * forth).add_(p_apart, alpha=half)  # p + half · (p · (apart − forth) + p − q)
+    q.mul_(1.0 + half + half * back).sub_(q_apart, alpha=half)
+    return half * (forth - back).sum(dtype=torch.promote_types(forth.dtype, torch.float32))
 
 
 def label_smoothed_loss(
