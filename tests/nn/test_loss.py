@@ -109,12 +109,13 @@ def test_without_gradients_the_numbers_are_the_same_and_no_gradient_is_made() ->
     assert counter.get_total_flops() == 2 * (CHUNK + 5) * D * V  # the projection alone
 
 
-def test_bf16_autocast_comes_close() -> None:
-    states, weight, bias, targets = problem(CHUNK + 5, torch.float32)
-    exact = label_smoothed_loss(states, weight, bias, targets, 0.1)
+@pytest.mark.parametrize("agreement", [0.0, 1.0])
+def test_bf16_autocast_comes_close(agreement: float) -> None:
+    states, weight, bias, targets = problem(CHUNK + 6, torch.float32)
+    exact = label_smoothed_loss(states, weight, bias, targets, 0.1, agreement)
     exact_gradients = torch.autograd.grad(exact[0], [states, weight, bias])
     with torch.autocast("cpu", torch.bfloat16):
-        rough = label_smoothed_loss(states, weight, bias, targets, 0.1)
+        rough = label_smoothed_loss(states, weight, bias, targets, 0.1, agreement)
     rough_gradients = torch.autograd.grad(rough[0], [states, weight, bias])
     for one, other in zip(rough, exact, strict=True):
         assert one.item() == pytest.approx(other.item(), rel=0.01)

@@ -227,6 +227,22 @@ def test_the_loop_with_accumulation_takes_several_batches_a_step(pairs: tuple[Pa
     assert once.progress.tokens == twice.progress.tokens
 
 
+def test_r_drop_begins_when_it_is_told(pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Until then every step is that of a run without it, and from then on none."""
+    usual = ["training.steps=10", "model.dropout=0.3"]
+    extra = {"without": [], "half": ["training.r_drop=1", "training.r_drop_from=0.5"], "whole": ["training.r_drop=1"]}
+    losses: dict[str, list[float]] = {}
+    for name, more in extra.items():
+        trainer, task = trainer_of(pairs, tmp_path / name, *usual, *more)
+        data, losses[name] = task.batches(Position(), 0, 1), []
+        for _ in range(10):
+            trainer.step(data, window := Window(trainer.progress))
+            losses[name].append(window.loss)
+    assert losses["half"][:5] == losses["without"][:5]
+    assert not set(losses["half"][5:]) & set(losses["without"][5:])
+    assert not set(losses["whole"]) & set(losses["without"])
+
+
 def test_bf16_learns_too(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     trainer, task = trainer_of(pairs, tmp_path, "training.precision=bf16", "training.steps=30")
     before = task.validate(trainer.model, Processes())["loss"]

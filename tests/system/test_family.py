@@ -19,7 +19,8 @@ from heedful.training.log import read_metrics
 SETTINGS = [
     "model.d_model=32", "model.d_ff=64", "model.layers=2", "model.heads=2", "model.context=32", "model.dropout=0.1",
     "tokenizer.size=300", "training.batch_tokens=512", "training.steps=150", "training.warmup=20", "training.validate_every=40",
-    "training.checkpoint_every=25", "training.log_every=10", "training.ema=0.9", "training.r_drop=0.5", "training.workers=2",
+    "training.checkpoint_every=25", "training.log_every=10", "training.ema=0.9", "training.r_drop=0.5",
+    "training.r_drop_from=0.4", "training.workers=2",
 ]  # fmt: skip
 
 

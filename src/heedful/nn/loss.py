@@ -102,16 +102,18 @@ def _agree(logits: Tensor, chances: Tensor, strength: float) -> Tensor:
     `chances` becomes p and q plus the gradient of this with respect to the logits; `logits` are used up.
     """
     n, half = len(logits) // 2, 0.5 * strength
+    exact = torch.promote_types(logits.dtype, torch.float32)
     p, q = chances[:n], chances[n:]
     apart = logits[:n].sub_(logits[n:])  # log p − log q, but for a number a row, which cancels wherever it comes
     p_apart = torch.mul(p, apart, out=logits[n:])
     q_apart = apart.mul_(q)
-    forth, back = p_apart.sum(1, keepdim=True), q_apart.sum(1, keepdim=True)  # KL(p‖q), −KL(q‖p), each with that number
+    # KL(p‖q), −KL(q‖p), each with that number
+    forth, back = (x.sum(1, keepdim=True, dtype=exact) for x in (p_apart, q_apart))
     p_apart -= q
     q_apart += p
-    p.mul_(1.0 + half - half * forth).add_(p_apart, alpha=half)  # p + half · (p · (apart − forth) + p − q)
-    q.mul_(1.0 + half + half * back).sub_(q_apart, alpha=half)
-    return half * (forth - back).sum(dtype=torch.promote_types(forth.dtype, torch.float32))
+    p.mul_((1.0 + half - half * forth).to(p)).add_(p_apart, alpha=half)  # p + half · (p · (apart − forth) + p − q)
+    q.mul_((1.0 + half + half * back).to(q)).sub_(q_apart, alpha=half)
+    return half * (forth - back).sum()
 
 
 def label_smoothed_loss(

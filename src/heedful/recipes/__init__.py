@@ -71,6 +71,7 @@ class TrainingSettings:
     ema: float = 0.0  # judge and keep a running mean of the weights instead, of which this share stays at a step
     bpe_dropout: float = 0.0  # chance that a token is taken apart into the two it was merged from, while training
     r_drop: float = 0.0  # weight of the disagreement between two passes with other dropout (R-Drop); a step costs twice
+    r_drop_from: float = 0.0  # share of the steps after which R-Drop begins
     log_every: int = 50
 
 
@@ -321,6 +322,7 @@ def _validate(recipe: Recipe, job: Job) -> None:
         "training.beta2",
         "training.ema",
         "training.bpe_dropout",
+        "training.r_drop_from",
         "data.masked",
     ]
     shares += ["data.hold_out"] if isinstance(data.hold_out, float) else []

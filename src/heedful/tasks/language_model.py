@@ -93,8 +93,8 @@ class LanguageModelTask(Task):
 
         return deal_batches(plan, make, position, rank, world)
 
-    def loss(self, model: GPT, batch: TextBatch) -> tuple[Tensor, Tensor, int]:
-        loss, nll = writing_loss(model, batch, self.recipe.training)
+    def loss(self, model: GPT, batch: TextBatch, r_drop: float = 0.0) -> tuple[Tensor, Tensor, int]:
+        loss, nll = writing_loss(model, batch, self.recipe.training.label_smoothing, r_drop)
         return loss, nll, batch.tokens.numel()
 
 

@@ -18,7 +18,7 @@ from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
 from heedful.nn.loss import label_smoothed_loss
 from heedful.pipelines.directory import Pipeline, find_directory, read_config, read_tokenizers, read_weights
-from heedful.recipes import Recipe, TrainingSettings, model_settings
+from heedful.recipes import Recipe, model_settings
 from heedful.text import Tokenizer
 from heedful.training.processes import Processes
 
@@ -48,7 +48,10 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, int]:
-        """Sums over the batch: the loss to train on, the loss to report; and how many units it is over."""
+        """Sums over the batch: the loss to train on, the loss to report; and how many units it is over.
+
+        Those of a task whose model writes text also take the weight of R-Drop, `r_drop`.
+        """
 
     @abstractmethod
     def pipeline(self, model: Any, quick: bool = False) -> Pipeline:
@@ -86,11 +89,11 @@ class Task(ABC):
         return {**pipeline.scores(examples, outputs), "samples": shown}
 
 
-def writing_loss(model: Any, batch: Any, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
+def writing_loss(model: Any, batch: Any, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
     """The loss to train on and the one to report of a model that writes text; with R-Drop the mean of two passes."""
-    states, weight, bias, answers = model.training_states(batch.twice() if settings.r_drop else batch)
-    loss, nll = label_smoothed_loss(states, weight, bias, answers, settings.label_smoothing, settings.r_drop)
-    return (loss / 2, nll / 2) if settings.r_drop else (loss, nll)
+    states, weight, bias, answers = model.training_states(batch.twice() if r_drop else batch)
+    loss, nll = label_smoothed_loss(states, weight, bias, answers, smoothing, r_drop)
+    return (loss / 2, nll / 2) if r_drop else (loss, nll)
 
 
 def pretrained_config(recipe: Recipe) -> dict[str, Any]:

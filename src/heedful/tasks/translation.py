@@ -68,8 +68,8 @@ class TranslationTask(Task):
             dropout = BpeDropout(training.bpe_dropout, training.seed, halves)
         return batches_from(self.data.train, special, size, training.seed, position, rank, world, most, dropout)
 
-    def loss(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor, int]:
-        loss, nll = writing_loss(model, batch, self.recipe.training)
+    def loss(self, model: Seq2Seq, batch: Batch, r_drop: float = 0.0) -> tuple[Tensor, Tensor, int]:
+        loss, nll = writing_loss(model, batch, self.recipe.training.label_smoothing, r_drop)
         return loss, nll, int(batch.target_mask.sum())
 
 

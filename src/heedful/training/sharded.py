@@ -20,12 +20,12 @@ from heedful.training.weights import Weights
 class ShardedLoss(nn.Module):
     """A model together with its loss: the one thing that is called, so that FSDP2 can gather and scatter around it."""
 
-    def __init__(self, model: nn.Module, loss: Callable[[nn.Module, Any], tuple[Tensor, Tensor, int]]) -> None:
+    def __init__(self, model: nn.Module, loss: Callable[..., tuple[Tensor, Tensor, int]]) -> None:
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor, int]:
-        return self.loss(self.model, batch)
+    def forward(self, batch: Any, **extra: float) -> tuple[Tensor, Tensor, int]:
+        return self.loss(self.model, batch, **extra)
 
 
 class ShardedWeights(Weights):

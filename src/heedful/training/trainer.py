@@ -55,7 +55,7 @@ class Trainer:
             if processes.here > 1:
                 torch.set_num_threads(max(1, cores() // processes.here))
         self.model = model = task.build_model().to(self.device)
-        self.loss: Callable[[Any], tuple[Tensor, Tensor, int]] = lambda batch: task.loss(model, batch)
+        self.loss: Callable[..., tuple[Tensor, Tensor, int]] = lambda batch, **extra: task.loss(model, batch, **extra)
         self.weights: Weights
         adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
         if s.shard and processes.world > 1:
@@ -165,6 +165,7 @@ class Trainer:
         torch.manual_seed(int(seed))
         self.model.train()
         weights.clear()
+        extra = {"r_drop": s.r_drop} if s.r_drop and p.step >= s.r_drop_from * s.steps else {}
         numbers = torch.zeros(4, device=self.device)  # loss, negative log-likelihood, tokens, and the wish to stop
         position = Position(p.epoch, p.batch)
         for _ in range(s.accumulate):
@@ -174,7 +175,7 @@ class Trainer:
             for piece in self.pieces(self.spare if batch is None else batch):
                 with explained():  # with sharded weights the layers, too, hear of a process that died
                     with self.autocast:
-                        loss, nll, tokens = self.loss(piece.to(self.device))
+                        loss, nll, tokens = self.loss(piece.to(self.device), **extra)
                     if batch is None:  # everyone must take part in gathering the weights, even if only in name
                         loss, nll, tokens = 0.0 * loss, 0.0 * nll, 0
                     loss.backward()
