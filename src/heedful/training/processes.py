@@ -202,7 +202,7 @@ def most_workers(device: torch.device) -> int:
 
 
 def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
-    """Numbers of processes worth trying: one, one for every two cores, one a core, as long as each gets a thousand
+    """Numbers of processes worth trying: one, one for every two cores, one a core, as long as each gets five hundred
     tokens of a batch. Elsewhere than on a CPU one."""
-    most = min(cores(), batch_tokens // 1000) if device.type == "cpu" else 1
+    most = min(cores(), batch_tokens // 500) if device.type == "cpu" else 1
     return sorted({number for number in (1, cores() // 2, cores()) if number in (1, *range(2, most + 1))})

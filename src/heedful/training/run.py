@@ -141,6 +141,8 @@ def _with_picked_workers(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
     if not workers:
         found: dict[int, float] = {}
         possible = possible_workers(device, recipe.training.batch_tokens)
+        if recipe.training.shard:  # all there are: a trial of one would need the model whole
+            possible = [cores() if device.type == "cpu" else most_workers(device)]
         for number in possible if len(possible) > 1 else []:
             with with_workers(number, run, "trial", _free_settings(recipe)) as processes:
                 found[number] = _trial(recipe, run, processes)
@@ -156,7 +158,7 @@ def _with_picked_workers(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
 
 def _crew(workers: int) -> str:
     """`2 workers of 1 thread`"""
-    threads = max(1, cores() // workers)
+    threads = max(1, cores() // workers) if workers > 1 else torch.get_num_threads()
     return f"{workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}"
 
 

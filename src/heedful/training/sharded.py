@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from heedful.nn.layers import DecoderLayer, EncoderLayer
-from heedful.training.processes import Processes
+from heedful.training.processes import Processes, explained
 from heedful.training.weights import Weights
 
 
@@ -86,10 +86,17 @@ class ShardedWeights(Weights):
                 DTensor.from_local(mean, self.mesh, p.placements, shape=p.shape, stride=p.stride())
                 for mean, p in zip(self.means, self.parameters, strict=True)
             ]
-        with torch.no_grad():
-            return {name: torch.cat([p.full_tensor().flatten().cpu() for p in pieces]) for name, pieces in parts.items()}
+        whole: dict[str, list[Tensor]] = {}
+        with torch.no_grad(), explained():
+            for name, pieces in parts.items():
+                for piece in pieces:  # whole one at a time, but for the process that keeps them
+                    full = piece.full_tensor()
+                    if self.processes.first:
+                        whole.setdefault(name, []).append(full.flatten().cpu())
+        return {name: torch.cat(pieces) for name, pieces in whole.items()}
 
     @torch.no_grad()
+    @explained()
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
         for name, vector in vectors.items():
             pieces = vector.split([p.numel() for p in self.parameters])
@@ -114,6 +121,7 @@ class ShardedWeights(Weights):
             mean.copy_(kept)
 
     @torch.no_grad()
+    @explained()
     def fill(self, model: nn.Module) -> None:
         for parameter, part in zip(model.parameters(), self.parameters, strict=True):
             parameter.copy_(part.full_tensor())
