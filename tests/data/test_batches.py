@@ -169,16 +169,16 @@ def test_moving_a_batch_keeps_its_parts(store: ParallelStore) -> None:
 
 @settings(deadline=None)
 @given(lengths=LENGTHS, positions=st.integers(1, 3000))
-def test_the_pieces_of_a_batch_are_the_batch_and_not_larger_than_asked(lengths: list[tuple[int, int]], positions: int) -> None:
+def test_the_pieces_of_a_batch_are_the_batch_and_about_as_large_as_asked(lengths: list[tuple[int, int]], positions: int) -> None:
     sources, targets = zip(*lengths, strict=True)
     batch = collate(rows(*sources), rows(*targets), SPECIAL)
     pieces = batch.pieces(positions)
     for name in Batch.__dataclass_fields__:
         assert torch.equal(torch.cat([getattr(piece, name) for piece in pieces]), getattr(batch, name))
-    most = max(positions, batch.source.size(1))  # an example is never cut
+    most = 1.5 * positions + batch.source.size(1)  # an example is never cut
     assert all(piece.source.numel() <= most for piece in pieces)
     if len(pieces) > 1:
-        assert batch.source.numel() > positions
+        assert batch.source.numel() >= 1.5 * positions
 
 
 def test_the_stream_goes_through_epoch_after_epoch(store: ParallelStore) -> None:

@@ -71,12 +71,11 @@ class TensorBatch:
         return type(self)(*(torch.cat([getattr(self, name)] * 2) for name in self.__dataclass_fields__))
 
     def pieces(self, positions: int) -> list[Self]:
-        """The examples a few at a time, at most so many positions or one example; whole if the first tensor is not (B, L)."""
+        """The examples a few at a time, of about so many positions; whole if the first tensor is not (B, L)."""
         tensors = [getattr(self, name) for name in self.__dataclass_fields__]
         if tensors[0].dim() != 2:
             return [self]
-        examples, width = tensors[0].shape
-        count = -(-examples // max(1, positions // width))
+        count = max(1, min(len(tensors[0]), round(tensors[0].numel() / positions)))
         return [type(self)(*parts) for parts in zip(*(tensor.chunk(count) for tensor in tensors), strict=True)]
 
 

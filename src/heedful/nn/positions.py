@@ -114,9 +114,9 @@ class RotaryPositions(AttentionPositions):
     def rotate(self, x: Tensor, start: int) -> Tensor:
         at = torch.arange(start, start + x.size(2), device=x.device, dtype=torch.float32)
         angle = at[:, None] * self.rates  # (L, K/2)
-        sin, cos = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
-        first, second = x[..., 0::2], x[..., 1::2]
-        return torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
+        # A pair turns as a complex number does when it is multiplied by one of length 1.
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
+        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
 
 
 ABSOLUTE = ("sinusoidal", "learned")
