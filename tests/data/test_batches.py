@@ -126,6 +126,17 @@ def test_the_lengths_of_batches_come_in_random_order() -> None:
     assert 0.3 < rising < 0.7
 
 
+def test_where_the_target_grows_by_one_the_sources_of_a_batch_stay_alike() -> None:
+    pairs = [(source, target) for target in range(30, 36) for source in range(1, 31)]
+    sources, targets = (np.array(side, dtype=np.int32) for side in zip(*pairs, strict=True))
+    ranges, mixed = [], 0
+    for batch in plan_epoch(sources, targets, 360, 1, 0):
+        mixed += len(set(targets[batch])) > 1
+        ranges.append(int(np.ptp(sources[batch])))
+    assert mixed > 2
+    assert max(ranges) < 12  # of 29
+
+
 def test_a_corpus_larger_than_a_pool_is_still_covered_once() -> None:
     count = POOL + 1000
     lengths = np.random.default_rng(0).integers(1, 50, count, dtype=np.int32)
