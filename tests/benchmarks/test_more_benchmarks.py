@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_benchmarks import run_script, whole, write_captions
 
-from ablations import AS_SHIPPED, VARIANTS, changes, saved_rows
+from ablations import AS_SHIPPED, VARIANTS, changes, changes_of, saved_rows
 from cost import USUAL, RandomPairs, recipe_of
 from heedful.data.batches import Position
 from heedful.models import build_model
@@ -157,7 +157,11 @@ def test_every_variant_but_the_first_changes_the_recipe() -> None:
     assert changes(shipped, load_recipe("translation", ["data.source=a.tsv", "model.dropout=0.1"])) == {
         "model.dropout": [0.3, 0.1]
     }
-    assert [name for name, overrides in VARIANTS.items() if not overrides] == [AS_SHIPPED]
+    given = ["data.source=a.tsv"]
+    for recipe, unchanged in {"multi30k": {"R-Drop", "no average of checkpoints"}, "translation": {"no R-Drop"}}.items():
+        found = changes_of(recipe, given, list(VARIANTS))
+        assert {name for name, changed in found.items() if not changed} == {AS_SHIPPED}
+        assert unchanged <= set(VARIANTS) - set(found)
 
 
 def test_rows_of_another_job_are_not_taken_for_this_one(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from heedful.training.processes import joined
 sys.path.insert(0, sys.argv[1])
 import test_together
 kind, rank, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-if kind == "sent":
+if kind.startswith("sent"):
     weights.shared_floats = lambda *_: None
 store = dist.FileStore(str(folder / "meeting"), 2)
 with joined(rank, 2, store) as processes:
@@ -96,25 +96,25 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
         local = sum(p.to_local().numel() for p in weights.parameters)
         assert local < 0.6 * sum(p.numel() for p in small_model().parameters())  # a half each, or nearly
     else:
-        weights = FlatWeights(model, processes, ADAM, EMA)
-        assert weights.shares == (kind == "shared")
+        weights = FlatWeights(model, processes, ADAM, EMA, "muon" in kind)
+        assert weights.shares == kind.startswith("shared")
         told = train(weights, lambda batch: loss_of(model, batch), processes)
     # What was saved comes back, whoever holds which part of it.
-    kept = {name: vector.clone() for name, vector in weights.vectors().items()}
-    processes.gather(None)
+    kept = processes.gather({name: vector.clone() for name, vector in weights.vectors().items()})[0]
     weights.load({name: torch.zeros_like(vector) for name, vector in kept.items()}, 0)
     assert not any(bool(vector.any()) for vector in weights.vectors().values())
     processes.gather(None)
     weights.load(kept, STEPS)
     with weights.judged():
-        judged = weights.vectors()["weights"].clone()
+        judged = {name: vector.clone() for name, vector in weights.vectors().items()}
         processes.gather(None)
-    tensors = {**{name: vector.clone() for name, vector in weights.vectors().items()}, "judged": judged}
+    tensors = {name: vector.clone() for name, vector in weights.vectors().items()}
     if processes.first:
-        save_file({**tensors, "told": torch.tensor(told)}, folder / "found.safetensors")
+        more = {"judged": judged["weights"], "told": torch.tensor(told)}
+        save_file({**tensors, **more}, folder / "found.safetensors")
 
 
-@pytest.mark.parametrize("kind", ["shared", "sent", "sharded"])
+@pytest.mark.parametrize("kind", ["shared", "sent", "sharded", "shared-muon", "sent-muon"])
 def test_two_processes_with_unequal_shares_equal_one(kind: str, tmp_path: Path) -> None:
     here = str(Path(__file__).parent)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -131,7 +131,7 @@ def test_two_processes_with_unequal_shares_equal_one(kind: str, tmp_path: Path) 
     found = load_file(tmp_path / "found.safetensors")
 
     model = small_model()
-    alone = FlatWeights(model, Processes(), ADAM, EMA)
+    alone = FlatWeights(model, Processes(), ADAM, EMA, "muon" in kind)
     told = train(alone, lambda batch: loss_of(model, batch), Processes())
     torch.testing.assert_close(found["told"], torch.tensor(told), rtol=1e-5, atol=1e-5)
     for name, vector in alone.vectors().items():

@@ -27,6 +27,7 @@ FOLDER = Path(__file__).parent
 PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
 WRITERS = (*PAIRED, "gpt")  # kinds that write text
 SCHEDULES = ("inverse-sqrt", "linear", "constant")
+OPTIMIZERS = ("adam", "muon")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class TrainingSettings:
     schedule: str = "inverse-sqrt"
     warmup: int = 4000
     learning_rate: float = 0.0  # at its peak; 0 is the paper's, (d_model · warmup)^-0.5
+    optimizer: str = "adam"  # or muon, for the matrices inside the layers
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
@@ -333,6 +335,7 @@ def _validate(recipe: Recipe, job: Job) -> None:
         "tokenizer.kind": (tokenizer.kind, KINDS),
         "training.metric": (training.metric, job.metrics),
         "training.schedule": (training.schedule, SCHEDULES),
+        "training.optimizer": (training.optimizer, OPTIMIZERS),
         "training.precision": (training.precision, ("auto", "float32", "bf16")),
         "data.generate": (data.generate, ("", job.generate)),
         "data.split": (flat.get("data.split", "spaces"), ("spaces", "words")),
@@ -345,6 +348,8 @@ def _validate(recipe: Recipe, job: Job) -> None:
         raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
     if training.r_drop and recipe.model["kind"] not in WRITERS:
         raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {recipe.model['kind']}")
+    if training.optimizer == "muon" and (training.shard or recipe.model["kind"] == "recurrent"):
+        raise UsageError("training.optimizer=muon needs the whole matrices of layers: no training.shard, no recurrent model")
     if training.bpe_dropout and (recipe.model["kind"] not in PAIRED or tokenizer.kind != "bpe"):
         raise UsageError(
             "training.bpe_dropout takes merges of BPE back, of translation and summarization with tokenizer.kind=bpe"

@@ -39,7 +39,8 @@ from heedful.training.screen import Screen
 from heedful.training.weights import FlatWeights, Weights
 
 WARM = 2  # steps before a trial begins to count
-PIECE = 1024  # positions of a batch that a CPU learns from at a time: what it keeps for the way back is small, and near
+PIECE = 1024  # positions of a batch, at least, that a CPU learns from at a time: so it keeps little for the way back
+PIECE_NUMBERS = 1 << 18  # as many positions of a narrow model as there are of these in its width: small pieces cost time
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
 
 
@@ -66,7 +67,7 @@ class Trainer:
             self.weights = ShardedWeights(root, processes, adam, s.ema)
         else:
             self.judged_model = self.model
-            self.weights = FlatWeights(self.model, processes, adam, s.ema)
+            self.weights = FlatWeights(self.model, processes, adam, s.ema, s.optimizer == "muon")
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=wants_bf16(s.precision, self.device))
         self.progress = Progress()
         self.folder = run / "checkpoints"
@@ -165,7 +166,7 @@ class Trainer:
         torch.manual_seed(int(seed))
         self.model.train()
         weights.clear()
-        extra = {"r_drop": s.r_drop} if s.r_drop and p.step >= s.r_drop_from * s.steps else {}
+        extra = {"r_drop": s.r_drop} if s.r_drop and p.step >= self.r_drop_begins else {}
         numbers = torch.zeros(4, device=self.device)  # loss, negative log-likelihood, tokens, and the wish to stop
         position = Position(p.epoch, p.batch)
         for _ in range(s.accumulate):
@@ -206,12 +207,19 @@ class Trainer:
 
     def pieces(self, batch: Any) -> list[Any]:
         """A batch in parts, whose gradients add up to its own. GPUs want it whole; sharded weights travel once a part."""
-        return batch.pieces(PIECE) if self.device.type == "cpu" and not self.settings.shard else [batch]
+        if self.device.type != "cpu" or self.settings.shard:
+            return [batch]
+        return batch.pieces(max(PIECE, PIECE_NUMBERS // self.model.config.d_model))
 
     @cached_property
     def spare(self) -> Any:
         """A batch for a process whose share is empty."""
         return next(batch for _, batch in self.task.batches(Position(), 0, 1) if batch is not None)
+
+    @property
+    def r_drop_begins(self) -> float:
+        """The step from which on R-Drop is in use, if it is."""
+        return self.settings.r_drop_from * self.settings.steps
 
     @property
     def rate(self) -> float:
@@ -229,6 +237,8 @@ class Trainer:
             extra = {"learning_rate": self.rate, "epoch": p.epoch, "tokens": p.tokens, "skipped": p.skipped}
             log.write("train", p.step, {**values, **extra, "seconds": round(p.seconds, 3)})
         left = values["seconds_per_step"] * (self.settings.steps - p.step)
+        if self.settings.r_drop and p.step < self.r_drop_begins:  # then a step costs twice
+            left += values["seconds_per_step"] * (self.settings.steps - self.r_drop_begins)
         self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], self.task.unit, left)
 
     def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
@@ -263,8 +273,7 @@ class Trainer:
     def settle(self) -> str:
         """Give the judged model its final weights; says what they are."""
         if self.settings.ema:
-            vectors = self.weights.vectors()
-            self.weights.load({"weights": vectors["ema"].clone()}, self.weights.updates)
+            self.weights.swap_mean()
             what = "running mean of the weights"
         else:
             used = self.average_last()

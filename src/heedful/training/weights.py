@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.training.muon import Muon, hidden_matrices
 from heedful.training.processes import Processes
 from heedful.training.shared import shared_floats
 
 ALIGNED = 16  # parts begin at a multiple of so many numbers, a line of a processor's cache
+LAST = (0, math.inf, math.inf)  # behind every matrix
 
 
 class Weights(ABC):
@@ -47,7 +50,10 @@ class Weights(ABC):
 
     @abstractmethod
     def vectors(self) -> dict[str, Tensor]:
-        """`weights`, Adam's `exp_avg` and `exp_avg_sq` and, if there is one, the running mean `ema`: a checkpoint."""
+        """`weights`, Adam's `exp_avg` and `exp_avg_sq` and, if there is one, the running mean `ema`: a checkpoint.
+
+        It is for the first process to write; the others may be given nothing.
+        """
 
     @abstractmethod
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
@@ -77,12 +83,19 @@ class Weights(ABC):
 
 
 class FlatWeights(Weights):
-    """Moves the parameters of a model into one vector, and shares it with the processes of this machine if it can."""
+    """Moves the parameters of a model into one vector, and shares it with the processes of this machine if it can.
 
-    def __init__(self, model: nn.Module, processes: Processes, adam: dict[str, Any], ema: float = 0.0) -> None:
+    With Muon the matrices of the layers stand first, those of one shape together; the rest, which is Adam's, follows.
+    """
+
+    def __init__(
+        self, model: nn.Module, processes: Processes, adam: dict[str, Any], ema: float = 0.0, muon: bool = False
+    ) -> None:
         super().__init__(ema)
         self.processes = processes
-        parameters = dict(model.named_parameters())
+        hidden = hidden_matrices(model) if muon else {}
+        # Sorting keeps the order of what is alike.
+        parameters = dict(sorted(model.named_parameters(), key=lambda item: hidden.get(item[0], LAST)[1:]))
         self.layout = {name: list(parameter.shape) for name, parameter in parameters.items()}
         some = next(iter(parameters.values()))
         count = sum(parameter.numel() for parameter in parameters.values())
@@ -96,39 +109,60 @@ class FlatWeights(Weights):
             state = torch.zeros(kinds, count, dtype=some.dtype, device=some.device)
             self.reduced = torch.zeros(count + 8, dtype=some.dtype, device=some.device)
             gradient, self.gradients = self.reduced[:count], [self.reduced[:count]]
-            low, high = 0, count
         else:
             state, self.gradients = room[:kinds], list(room[kinds:])
             gradient = self.gradients[processes.rank]
-            step = math.ceil(count / processes.world / ALIGNED) * ALIGNED
-            low, high = (min(count, (processes.rank + i) * step) for i in (0, 1))
-        self.part = slice(low, high)  # what this process takes care of
         self.state = dict(zip(("weights", "exp_avg", "exp_avg_sq", "ema"), state, strict=False))
         values = self.state["weights"]
-        start, matrices = 0, []
+
+        stacks: Counter[tuple[int, int]] = Counter()  # (rows, columns) → how many matrices; one shape after the other
+        for number, *shape in sorted(hidden.values(), key=lambda matrix: matrix[1:]):
+            stacks[shape[0], shape[1]] += number
+        self.parts: list[slice] = []  # what this process takes care of
+        self.muons = []
+        start = 0
+        for (rows, columns), number in stacks.items():
+            mine = self.share(number)
+            part = slice(*(start + i * rows * columns for i in (mine.start, mine.stop)))
+            views = (vector[part].view(-1, rows, columns) for vector in (values, self.gradients[0], self.state["exp_avg"]))
+            self.muons.append(Muon(*views))
+            self.parts.append(part)
+            start += number * rows * columns
+        mine = self.share(count - start, ALIGNED)
+        rest = slice(start + mine.start, start + mine.stop)
+        self.parts.append(rest)
+
+        start, self.matrices = 0, []
         for parameter in parameters.values():
             end = start + parameter.numel()
-            a, b = max(low, start), min(high, end)
-            if a < b:
-                values[a:b] = parameter.data.flatten()[a - start : b - start]
-                if parameter.dim() > 1:
-                    matrices.append(values[a:b])
+            for part in self.parts:
+                a, b = max(part.start, start), min(part.stop, end)
+                if a < b:
+                    values[a:b] = parameter.data.flatten()[a - start : b - start]
+                    if parameter.dim() > 1 and part is rest:
+                        self.matrices.append(values[a:b])
             parameter.data = values[start:end].view_as(parameter)
             parameter.grad = gradient[start:end].view_as(parameter)
             start = end
-        self.gradient, self.matrices = gradient, matrices
-        if ema:
-            self.state["ema"][self.part] = values[self.part]
-        mine = nn.Parameter(values[self.part])
-        mine.grad = self.gradients[0][self.part]
-        self.optimizer = torch.optim.Adam([mine], lr=1.0, **adam, fused=some.device.type != "mps")
-        self.optimizer.state[mine] = {
+        self.gradient = gradient
+        for part in self.parts if ema else ():
+            self.state["ema"][part] = values[part]
+        self.rest = nn.Parameter(values[rest])
+        self.rest.grad = self.gradients[0][rest]
+        self.optimizer = torch.optim.Adam([self.rest], lr=1.0, **adam, fused=some.device.type != "mps")
+        self.optimizer.state[self.rest] = {
             "step": torch.tensor(0.0, device=some.device),
-            "exp_avg": self.state["exp_avg"][self.part],
-            "exp_avg_sq": self.state["exp_avg_sq"][self.part],
+            "exp_avg": self.state["exp_avg"][rest],
+            "exp_avg_sq": self.state["exp_avg_sq"][rest],
         }
-        self.mine = mine
         self.wait()
+
+    def share(self, number: int, multiple: int = 1) -> slice:
+        """This process's part of so many things, all of them if nothing is shared."""
+        if not self.shares:
+            return slice(0, number)
+        step = math.ceil(number / self.processes.world / multiple) * multiple
+        return slice(*(min(number, (self.processes.rank + i) * step) for i in (0, 1)))
 
     def wait(self) -> None:
         """Until every process is here, and so has done with the shared vectors what it was about to do."""
@@ -146,24 +180,28 @@ class FlatWeights(Weights):
             self.norm = float(self.gradient.norm())
             return extra.tolist()
         sums = self.processes.sum_(numbers)  # when it is known, everyone's gradient is complete
-        first, *others = (gradient[self.part] for gradient in self.gradients)
-        for other in others:
-            first += other
-        squares = self.processes.sum_(torch.dot(first, first).double())  # and now nobody reads another's any more
-        self.norm = math.sqrt(squares)
+        squares = torch.zeros((), dtype=torch.float64)
+        for part in self.parts:
+            first, *others = (gradient[part] for gradient in self.gradients)
+            for other in others:
+                first += other
+            squares += torch.dot(first, first)
+        self.norm = math.sqrt(self.processes.sum_(squares))  # and now nobody reads another's any more
         return sums.tolist()
 
     @torch.no_grad()
     def update(self, rate: float, scale: float, decay: float) -> None:
-        assert self.mine.grad is not None
-        self.mine.grad.mul_(scale)
-        if decay:
+        for part in self.parts:
+            self.gradients[0][part] *= scale
+        for muon in self.muons:
+            muon.step(rate, decay)
+        if decay and self.matrices:
             torch._foreach_mul_(self.matrices, 1.0 - decay)
         self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
         self.updates += 1
-        if self.ema:
-            self.state["ema"][self.part].lerp_(self.mine, self.mean_share())
+        for part in self.parts if self.ema else ():
+            self.state["ema"][part].lerp_(self.state["weights"][part], self.mean_share())
         self.wait()
 
     def vectors(self) -> dict[str, Tensor]:
@@ -171,18 +209,20 @@ class FlatWeights(Weights):
 
     @torch.no_grad()
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
+        self.wait()  # the first process may be writing a checkpoint of what is about to change
         for name, vector in vectors.items():
-            if name in self.state:
-                self.state[name][self.part] = vector[self.part].to(self.mine.device)
-        self.optimizer.state[self.mine]["step"].fill_(updates)
+            for part in self.parts if name in self.state else ():
+                self.state[name][part] = vector[part].to(self.rest.device)
+        self.optimizer.state[self.rest]["step"].fill_(updates)
         self.updates = updates
         self.wait()
 
     @torch.no_grad()
     def swap_mean(self) -> None:
         self.wait()
-        weights, mean = self.state["weights"][self.part], self.state["ema"][self.part]
-        kept = weights.clone()
-        weights.copy_(mean)
-        mean.copy_(kept)
+        for part in self.parts:
+            weights, mean = self.state["weights"][part], self.state["ema"][part]
+            kept = weights.clone()
+            weights.copy_(mean)
+            mean.copy_(kept)
         self.wait()
