@@ -36,21 +36,25 @@ class _ProjectedLoss(torch.autograd.Function):
         vocabulary, even = weight.size(0), smoothing / weight.size(0)
         weight_sum = weight.sum(0, dtype=exact)
         bias_sum = 0.0 if bias is None else bias.sum(dtype=exact)
-        precise = states.dtype == exact and states.device.type == "cpu"  # elsewhere a look at the numbers is a wait
-        room = states.new_empty(2, min(CHUNK, states.size(0)), vocabulary)
+        cpu = states.device.type == "cpu"
+        precise = cpu and states.dtype == exact  # elsewhere a look at the numbers is a wait
+        # On a CPU chances take the place of their logits, unless these are still needed.
+        room = states.new_empty(1 if cpu and not agreement else 2, min(CHUNK, states.size(0)), vocabulary)
         for chunk in _chunks(targets, agreement > 0.0):
             rows, answers = states[chunk], targets[chunk][:, None]
-            logits, chances = room[:, : len(rows)]  # (n, V)
+            logits, chances = room[0, : len(rows)], room[-1, : len(rows)]  # (n, V)
             torch.mm(rows, weight.T, out=logits)
             if bias is not None:
                 logits += bias
-            torch.softmax(logits, 1, out=chances)
             picked = logits.gather(1, answers).to(exact)
-            likely = chances.gather(1, answers).to(exact)
-            if precise and bool((likely > LEAST).all()):
-                norm = picked - likely.log()  # as below, but without another pass over the logits
-            else:
-                norm = logits.logsumexp(1, keepdim=True).to(exact)
+            norm = None if precise else logits.logsumexp(1, keepdim=True).to(exact)
+            torch.softmax(logits, 1, out=chances)
+            if norm is None:
+                likely = chances.gather(1, answers)
+                if bool((likely > LEAST).all()):
+                    norm = picked - likely.log()  # as above, but without another pass over the logits
+                else:
+                    norm = torch.nn.functional.linear(rows, weight, bias).logsumexp(1, keepdim=True)
             nll = (norm - picked).sum()
             plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)

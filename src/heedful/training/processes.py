@@ -63,10 +63,13 @@ def explained() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise  # not about connections
-        raise HeedfulError(
-            "another process of this run died; run the same command again to continue from the last checkpoint "
-            f"({str(error).splitlines()[0]})"
-        ) from error
+        raise lost(str(error).splitlines()[0]) from error
+
+
+def lost(reason: str) -> HeedfulError:
+    """What to tell when a peer is gone."""
+    advice = "run the same command again to continue from the last checkpoint"
+    return HeedfulError(f"another process of this run died; {advice} ({reason})")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from heedful.training.muon import Muon, hidden_matrices
 from heedful.training.processes import Processes
-from heedful.training.shared import shared_floats
+from heedful.training.shared import Board, shared_floats
 
 ALIGNED = 16  # parts begin at a multiple of so many numbers, a line of a processor's cache
 LAST = (0, math.inf, math.inf)  # behind every matrix
@@ -104,6 +104,7 @@ class FlatWeights(Weights):
         if processes.world > 1 and some.device.type == "cpu" and some.dtype == torch.float32:
             room = shared_floats(processes, kinds + processes.world, count)
         self.shares = room is not None
+        self.sum_ = Board(processes).sum_ if self.shares and Board.possible(processes) else processes.sum_
         if room is None:
             # Behind the gradient is room for the numbers that are summed with it.
             state = torch.zeros(kinds, count, dtype=some.dtype, device=some.device)
@@ -167,7 +168,7 @@ class FlatWeights(Weights):
     def wait(self) -> None:
         """Until every process is here, and so has done with the shared vectors what it was about to do."""
         if self.shares:
-            self.processes.sum_(torch.zeros(1))
+            self.sum_(torch.zeros(1))
 
     def clear(self) -> None:
         self.gradient.zero_()
@@ -179,14 +180,14 @@ class FlatWeights(Weights):
             self.processes.sum_(self.reduced)
             self.norm = float(self.gradient.norm())
             return extra.tolist()
-        sums = self.processes.sum_(numbers)  # when it is known, everyone's gradient is complete
+        sums = self.sum_(numbers)  # when it is known, everyone's gradient is complete
         squares = torch.zeros((), dtype=torch.float64)
         for part in self.parts:
             first, *others = (gradient[part] for gradient in self.gradients)
             for other in others:
                 first += other
             squares += torch.dot(first, first)
-        self.norm = math.sqrt(self.processes.sum_(squares))  # and now nobody reads another's any more
+        self.norm = math.sqrt(self.sum_(squares))  # and now nobody reads another's any more
         return sums.tolist()
 
     @torch.no_grad()
