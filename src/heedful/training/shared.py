@@ -71,7 +71,7 @@ class Board:
     def sum_(self, numbers: Tensor) -> Tensor:
         """Add up a small vector (or number) over all processes, in place; when it is known, all have come here."""
         self.sums += 1
-        # Who writes a sum has read the one before it, and so may others still do.
+        # Two places in turn: while a fast process writes its next number, a slow one may still be reading the last ones.
         first = 1 + MOST * (self.sums % 2)
         part = slice(first, first + numbers.numel())
         self.mine[part] = numbers.numpy()
