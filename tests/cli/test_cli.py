@@ -251,6 +251,8 @@ def test_evaluation_searches_as_told(model: Path, translator: Translator, tmp_pa
         written[alpha] = (tmp_path / "written").read_text(encoding="utf-8")
         assert written[alpha] == inside("translate", model, *LINES, "--beam", 3, "--length-penalty", alpha)[0]
     assert written[0] != written[5]
+    files = ("--source", tmp_path / "source", "--reference", tmp_path / "source")
+    assert "7, beam 3, length penalty 0.5\n" in inside("evaluate", model, *files, "--beam", 3, "--length-penalty", 0.5)[0]
 
 
 def test_evaluation_of_files_of_different_lengths_names_both(model: Path, tmp_path: Path, sentence_of: Failure) -> None:

@@ -61,7 +61,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(scores))
         return
-    typer.echo(f"{'examples':20} {len(examples):,}" + (f", beam {scores['beam']}" if "beam" in scores else ""))
+    how = f", beam {scores['beam']}, length penalty {scores['length_penalty']:g}" if "beam" in scores else ""
+    typer.echo(f"{'examples':20} {len(examples):,}{how}")
     signatures = {"BLEU": scores.get("bleu_signature", ""), "chrF": scores.get("chrf_signature", "")}
     for name, value in shown_scores(scores).items():
         typer.echo(f"{name:20} {value}   {signatures.get(name, '')}".rstrip())
