@@ -53,7 +53,8 @@ def recipe_of(shape: dict[str, int]) -> Recipe:
     width = shape["width"]
     model = {"layers": shape["depth"], "d_model": width, "d_ff": 2 * width, "heads": width // HEAD}
     overrides = [f"model.{key}={value}" for key, value in model.items()]
-    return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", "training.device=cpu"])
+    one_kind = ["training.device=cpu", "training.precision=float32"]  # of arithmetic, at every width
+    return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind])
 
 
 class RandomPairs(TranslationTask):

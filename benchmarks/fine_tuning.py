@@ -69,6 +69,7 @@ def measure_heedful(arguments: argparse.Namespace, model: Path, seed: int, run: 
         f"training.batch_tokens={BATCH * LONGEST}", "training.schedule=linear", f"training.warmup={warmup(arguments.steps)}",
         f"training.learning_rate={arguments.learning_rate}", f"training.weight_decay={WEIGHT_DECAY}", "training.beta2=0.999",
         "training.epsilon=1e-8", "training.clip=1", f"training.seed={seed}", f"training.workers={arguments.workers}",
+        "training.precision=float32",
         *at_end_alone(arguments.steps),
     ]  # fmt: skip
     watched = watch_heedful("classification", overrides, run)

@@ -62,7 +62,7 @@ def overrides_of(data: str, steps: int, seed: int) -> list[str]:
 
 def measure_heedful(overrides: list[str], workers: int, run: Path) -> dict[str, float]:
     """One training by heedful."""
-    watched = watch_heedful("language-model", [*overrides, f"training.workers={workers}"], run)
+    watched = watch_heedful("language-model", [*overrides, f"training.workers={workers}", "training.precision=float32"], run)
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     return {**heedful_facts(watched, run), "loss": results["final"]["validation"]["loss"]}
 

@@ -196,10 +196,11 @@ def missing_modules(name: str) -> list[str]:
     return [module for module in PEERS[name].modules if importlib.util.find_spec(module) is None]
 
 
-def loss_of(peer: Peer, batch: Batch) -> Tensor:
-    """Label-smoothed cross-entropy, the mean over the real target tokens."""
-    logits = linear(peer(batch)[batch.target_mask], peer.output_weight)
-    return cross_entropy(logits, batch.target_out[batch.target_mask], label_smoothing=LABEL_SMOOTHING)
+def loss_of(peer: Peer, batch: Batch, bf16: bool = False) -> Tensor:
+    """Label-smoothed cross-entropy, the mean over the real target tokens; in bf16 under PyTorch's autocast."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        logits = linear(peer(batch)[batch.target_mask], peer.output_weight)
+        return cross_entropy(logits, batch.target_out[batch.target_mask], label_smoothing=LABEL_SMOOTHING)
 
 
 def parameters_of(model: nn.Module) -> int:
@@ -226,7 +227,7 @@ def train(settings: dict[str, Any]) -> dict[str, float]:
     for step, batch in enumerate(batches):
         if step == warm:
             started = time.perf_counter()
-        loss = loss_of(peer, batch)
+        loss = loss_of(peer, batch, settings["precision"] == "bf16")
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(peer.parameters(), CLIP)

@@ -10,10 +10,13 @@ Face Marian, `torch.nn.Transformer`, x-transformers or JoeyNMT, in a process of 
 included, never padding, over the same steps of the same batches; the first fifth of the steps warms up. Memory is the
 most that all processes of an engine held together. Numbers are medians over the rounds.
 
-The share of the peak is the model's FLOP/s (three times the products of the forward pass, padding not counted) by those
-of a large float32 product on all cores, measured before every round. Run it on a quiet machine without OMP_NUM_THREADS.
+Every engine computes in float32 and, where the processor has it, once more in bf16, in which heedful then trains by
+itself: peers under PyTorch's autocast. The share of the peak is the model's FLOP/s (three times the products of the
+forward pass, padding not counted) by those of a large product in the same precision on all cores, measured before every
+round. Run it on a quiet machine without OMP_NUM_THREADS.
 
-The last line is for machines: heedful's speed by that of the fastest peer, and its share of the peak.
+The last line is for machines: heedful's speed as it trains by itself by that of the fastest peer in any precision, and
+its share of the peak in float32. The lines before it compare in one precision.
 """
 
 from __future__ import annotations
@@ -40,20 +43,23 @@ from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe
 from heedful.tasks.translation import TranslationTask
+from heedful.training.device import cpu_has_bf16
 from heedful.training.log import read_metrics
 from heedful.training.processes import cores
 from heedful.training.screen import Silence
-from measuring import PeakMemory, Transcript, beside_peers, counted, medians, watch
+from measuring import PeakMemory, Transcript, counted, medians, watch
 from peers import PEERS, first_batches, missing_modules, parameters_of
 
 STEPS = {"tiny": 40, "base": 8}  # measured, of a round
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 REPORTS = 5  # of a round; the first is not measured
 ALIKE = 0.01  # how far the parameters of two engines may be apart
 # For peers what heedful does from inside: the C library keeps what tensors have freed, and the kernel need not clear it
 # again. They are faster by it, and take more memory; people who use them do not know of it.
 KEEP_FREED = ("env", "MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=2147483647")
 
-Found = dict[str, list[dict[str, float]]]  # engine → what each round measured
+Engine = tuple[str, str]  # its name, and the precision it computes in
+Found = dict[Engine, list[dict[str, float]]]  # what each round measured
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,12 @@ def prepare_job(size: str, arguments: argparse.Namespace, data: Path) -> Job:
     return Job(overrides, data, every, task.config, first_batches(task, REPORTS * every)[every:], arguments.keep_freed)
 
 
-def measure_heedful(job: Job) -> dict[str, float]:
+def measure_heedful(job: Job, precision: str) -> dict[str, float]:
     """Run `heedful train` on the prepared data until enough steps are logged."""
     run = job.data.with_name("run")
     shutil.copytree(job.data, run / "data")
-    command = [sys.executable, "-m", "heedful", "train", "translation", *job.overrides, "--run", str(run)]
+    overrides = [*job.overrides, f"training.precision={precision}"]
+    command = [sys.executable, "-m", "heedful", "train", "translation", *overrides, "--run", str(run)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
         memory = PeakMemory(process.pid)
@@ -127,17 +134,17 @@ def measure_heedful(job: Job) -> dict[str, float]:
     return {"rate": tokens / seconds, "tokens": tokens, **facts}
 
 
-def measure_peer(name: str, job: Job) -> dict[str, float]:
+def measure_peer(name: str, job: Job, precision: str) -> dict[str, float]:
     """Run one peer in a process of its own."""
     script = Path(__file__).with_name("peers.py")
-    settings = json.dumps({**job.settings, "engine": name})
+    settings = json.dumps({**job.settings, "engine": name, "precision": precision})
     watched = watch([*(KEEP_FREED if job.keep_freed else ()), sys.executable, str(script), settings])
     return {**json.loads(watched.output.splitlines()[-1]), "megabytes": watched.megabytes}
 
 
-def gemm_peak() -> float:
-    """FLOP/s of a large float32 product with all threads: the best of several."""
-    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
+def gemm_peak(precision: str) -> float:
+    """FLOP/s of a large product with all threads: the best of several."""
+    a, b = torch.randn(2, 2048, 2048).to(DTYPES[precision])
     best = 0.0
     for _ in range(8):
         started = time.perf_counter()
@@ -162,42 +169,56 @@ def flops_per_token(config: Seq2SeqConfig, batches: Sequence[Batch]) -> float:
 
 def check_alike(found: Found) -> None:
     """Stop when the engines do not do the same work."""
-    facts = {name: rounds[-1] for name, rounds in found.items() if rounds}
+    facts = {engine: rounds[-1] for engine, rounds in found.items() if rounds}
     first, *others = facts
-    for name in others:
-        tokens, sizes = ([facts[engine][key] for engine in (first, name)] for key in ("tokens", "parameters"))
+    for other in others:
+        tokens, sizes = ([facts[engine][key] for engine in (first, other)] for key in ("tokens", "parameters"))
         if tokens[0] != tokens[1]:
-            raise SystemExit(f"{first} learned from {tokens[0]:,} target tokens, {name} from {tokens[1]:,}")
+            raise SystemExit(f"{first[0]} learned from {tokens[0]:,} target tokens, {other[0]} from {tokens[1]:,}")
         if abs(sizes[0] - sizes[1]) > ALIKE * sizes[0]:
-            raise SystemExit(f"{first} has {sizes[0]:,} parameters, {name} {sizes[1]:,}")
+            raise SystemExit(f"{first[0]} has {sizes[0]:,} parameters, {other[0]} {sizes[1]:,}")
 
 
-def measure(jobs: dict[str, Job], engines: Sequence[str], rounds: int, transcript: Transcript) -> tuple[float, dict[str, Found]]:
-    """Everyone once a round: the peak in FLOP/s, and at each size what each engine did."""
-    found: dict[str, Found] = {size: {name: [] for name in engines} for size in jobs}
-    peaks = []
+def measure(
+    jobs: dict[str, Job], engines: Sequence[Engine], rounds: int, transcript: Transcript
+) -> tuple[dict[str, float], dict[str, Found]]:
+    """Everyone once a round: the peak of each precision in FLOP/s, and at each size what each engine did."""
+    found: dict[str, Found] = {size: {engine: [] for engine in engines} for size in jobs}
+    peaks: dict[str, list[float]] = {precision: [] for _, precision in engines}
     for number in range(1, rounds + 1):
-        peaks.append(gemm_peak())
-        transcript.say(f"round {number}: GEMM peak {peaks[-1] / 1e9:.0f} GFLOP/s")
+        for precision, seen in peaks.items():
+            seen.append(gemm_peak(precision))
+            transcript.say(f"round {number}: GEMM peak {seen[-1] / 1e9:.0f} GFLOP/s in {precision}")
         for size, job in jobs.items():
-            for name, rows in found[size].items():
-                rows.append(measure_heedful(job) if name == "heedful" else measure_peer(name, job))
-                transcript.say(f"round {number}: {size} {name} {rows[-1]['rate']:,.0f} tokens/s {rows[-1]['megabytes']:,.0f} MB")
+            for (name, precision), rows in found[size].items():
+                rows.append(measure_heedful(job, precision) if name == "heedful" else measure_peer(name, job, precision))
+                speed = f"{rows[-1]['rate']:,.0f} tokens/s {rows[-1]['megabytes']:,.0f} MB"
+                transcript.say(f"round {number}: {size} {name} {precision} {speed}")
                 check_alike(found[size])
-    return statistics.median(peaks), found
+    return {precision: statistics.median(seen) for precision, seen in peaks.items()}, found
 
 
-def versions_of(engines: Sequence[str]) -> str:
+def versions_of(names: Sequence[str]) -> str:
     packages = {"heedful": "heedful", **{name: peer.package for name, peer in PEERS.items()}}
-    return ", ".join(f"{packages[name]} {version(packages[name])}" for name in engines)
+    return ", ".join(f"{packages[name]} {version(packages[name])}" for name in names)
+
+
+def ratio(rates: dict[Engine, float], precision: str | None = None) -> float:
+    """heedful's speed by that of the fastest peer, in one precision; without it, as it trains by itself by any peer's."""
+    ours = precision or ("bf16" if ("heedful", "bf16") in rates else "float32")
+    return rates["heedful", ours] / max(
+        rate for (name, kind), rate in rates.items() if name != "heedful" and precision in (None, kind)
+    )
 
 
 def main() -> None:
     """Measure and print a table a size."""
+    possible = [name for name in DTYPES if name == "float32" or cpu_has_bf16()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="the folder of Multi30k's text")
     parser.add_argument("--sizes", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--engines", nargs="+", choices=("heedful", *PEERS), default=["heedful", *PEERS])
+    parser.add_argument("--precisions", nargs="+", choices=DTYPES, default=possible, help="[float32, and bf16 where it is fast]")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="measured at each size of a round, instead of 40 of tiny and 8 of base")
     parser.add_argument("--batch-tokens", type=int, default=4096)
@@ -206,42 +227,52 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
     missing = {name: modules for name in PEERS if name in arguments.engines and (modules := missing_modules(name))}
-    engines = [name for name in dict.fromkeys(arguments.engines) if name not in missing]
-    if "heedful" not in engines or len(engines) == 1:
+    names = [name for name in dict.fromkeys(arguments.engines) if name not in missing]
+    if "heedful" not in names or len(names) == 1:
         parser.error("the ratio needs heedful and a peer that is installed among --engines")
+    precisions = list(dict.fromkeys(arguments.precisions))
     transcript = Transcript(arguments.output)
-    transcript.say(versions_of(engines))
+    transcript.say(versions_of(names))
     for name, modules in missing.items():
         transcript.say(f"{name} is skipped, {', '.join(modules)} not being installed: {PEERS[name].install}")
     torch.set_num_threads(cores())
     with tempfile.TemporaryDirectory() as folder:
         jobs = {size: prepare_job(size, arguments, Path(folder) / "data") for size in dict.fromkeys(arguments.sizes)}
-        peak, found = measure(jobs, engines, arguments.rounds, transcript)
+        engines = [(name, precision) for precision in precisions for name in names]
+        peaks, found = measure(jobs, engines, arguments.rounds, transcript)
     titles = {name: peer.title for name, peer in PEERS.items()}
     sizes: dict[str, Any] = {}
+    ratios: dict[str | None, list[str]] = {key: [] for key in (*precisions, None)}  # None: heedful by itself, any peer
+    shares: dict[str | None, list[str]] = {key: [] for key in ratios}
     for size, job in jobs.items():
         cost = flops_per_token(job.config, job.batches)
-        rows = {name: medians(rounds) for name, rounds in found[size].items()}
-        ratios = beside_peers(rows)
-        titles["heedful"] = f"heedful, {counted(round(rows['heedful']['workers']), 'worker')}"
-        for name, row in rows.items():
-            row |= {"ratio": round(ratios[name], 4), "peak": round(row["rate"] * cost / peak, 4)}
-        sizes[size] = {"flops_per_token": round(cost), "measured_steps": len(job.batches), "engines": rows}
-        transcript.say(f"\n{size}: {cost / 1e6:.1f} MFLOP per target token; GEMM peak {peak / 1e9:.0f} GFLOP/s")
+        rows = {engine: medians(rounds) for engine, rounds in found[size].items()}
+        rates = {engine: row["rate"] for engine, row in rows.items()}
+        fastest = max(rate for (name, _), rate in rates.items() if name != "heedful")
+        for (_, precision), row in rows.items():
+            row |= {"ratio": round(row["rate"] / fastest, 4), "peak": round(row["rate"] * cost / peaks[precision], 4)}
+        for key in ratios:
+            ratios[key].append(f"{size}={ratio(rates, key):.2f}")
+            shares[key].append(f"{size}={rows['heedful', key or precisions[0]]['peak']:.2f}")
+        by_name = {f"{name} {precision}": row for (name, precision), row in rows.items()}
+        sizes[size] = {"flops_per_token": round(cost), "measured_steps": len(job.batches), "engines": by_name}
+        peak = ", ".join(f"{peaks[precision] / 1e9:.0f} GFLOP/s in {precision}" for precision in precisions)
+        transcript.say(f"\n{size}: {cost / 1e6:.1f} MFLOP per target token; GEMM peak {peak}")
+        titles["heedful"] = f"heedful, {counted(round(rows['heedful', precisions[0]]['workers']), 'worker')}"
         transcript.table(
-            ("engine", "parameters", "target tokens/s", "× fastest peer", "share of GEMM peak", "peak memory, MB"),
+            ("engine", "precision", "parameters", "target tokens/s", "× fastest peer", "share of GEMM peak", "peak memory, MB"),
             [
-                (titles[name], f"{row['parameters']:,.0f}", f"{row['rate']:,.0f}", f"{row['ratio']:.2f}",
+                (titles[name], precision, f"{row['parameters']:,.0f}", f"{row['rate']:,.0f}", f"{row['ratio']:.2f}",
                  f"{row['peak']:.2f}", f"{row['megabytes']:,.0f}")
-                for name, row in rows.items()
-            ] + [(titles[name], "skipped: not installed", "", "", "", "") for name in missing],
+                for (name, precision), row in rows.items()
+            ] + [(titles[name], "skipped: not installed", "", "", "", "", "") for name in missing],
         )  # fmt: skip
     settings = {key: getattr(arguments, key) for key in ("rounds", "batch_tokens", "keep_freed")} | transcript.circumstances
-    summary = {"benchmark": "train_speed", **settings, "gemm_peak": round(peak), "skipped": list(missing), "sizes": sizes}
+    peaks_told = {precision: round(peak) for precision, peak in peaks.items()}
+    summary = {"benchmark": "train_speed", **settings, "gemm_peak": peaks_told, "skipped": list(missing), "sizes": sizes}
     transcript.say(json.dumps(summary))
-    heedful = {size: facts["engines"]["heedful"] for size, facts in sizes.items()}
-    told = {key: " ".join(f"{size}={row[key]:.2f}" for size, row in heedful.items()) for key in ("ratio", "peak")}
-    transcript.say(f"ratio {told['ratio']} peak {told['peak']}")
+    for key in ratios:
+        transcript.say(f"{key + ': ' if key else ''}ratio {' '.join(ratios[key])} peak {' '.join(shares[key])}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from heedful.training.screen import Silence
 from measuring import added_up, beside_peers, medians, memory_with_children, resident_bytes, with_children
 from peers import PEERS, Peer, loss_of, missing_modules
 from peers import parameters_of as learned_by
-from train_speed import check_alike, flops_per_token
+from train_speed import check_alike, flops_per_token, ratio
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 WHOLE = "HEEDFUL_BENCHMARKS"
@@ -186,19 +186,26 @@ def test_speeds_are_told_beside_the_fastest_peer() -> None:
 def test_the_speed_benchmark_compares_equal_work(tmp_path: Path) -> None:
     write_captions(tmp_path)
     output = tmp_path / "output.txt"
-    quick = ("--sizes", "tiny", "--rounds", "1", "--steps", "4", "--batch-tokens", "256", "--workers", "1")
+    quick = (
+        "--sizes", "tiny", "--rounds", "1", "--steps", "4", "--batch-tokens", "256", "--workers", "1",
+        "--precisions", "float32", "bf16",
+    )  # fmt: skip
     printed = printed_by("train_speed", "--data", tmp_path, *quick, "--output", output)
     assert output.read_text(encoding="utf-8") == printed
-    *_, summary, last = printed.splitlines()
+    *_, summary, exact, quick_line, last = printed.splitlines()
     found = json.loads(summary)["sizes"]["tiny"]["engines"]
-    assert re.fullmatch(r"ratio tiny=\d+\.\d\d peak tiny=\d+\.\d\d", last)
-    assert last == f"ratio tiny={found['heedful']['ratio']:.2f} peak tiny={found['heedful']['peak']:.2f}"
-    assert list(found) == ["heedful", *(name for name in PEERS if not missing_modules(name))]
+    numbers = r"ratio tiny=\d+\.\d\d peak tiny=\d+\.\d\d"
+    assert re.fullmatch(f"float32: {numbers}", exact)
+    assert re.fullmatch(f"bf16: {numbers}", quick_line)
+    ours, share = found["heedful bf16"]["ratio"], found["heedful float32"]["peak"]
+    assert last == f"ratio tiny={ours:.2f} peak tiny={share:.2f}"
+    names = ["heedful", *(name for name in PEERS if not missing_modules(name))]
+    assert list(found) == [f"{name} {precision}" for precision in ("float32", "bf16") for name in names]
     assert len({row["tokens"] for row in found.values()}) == 1
     assert all(row["rate"] > 0 and row["megabytes"] > 100 for row in found.values())
-    assert all(np.isfinite(row["first_loss"]) for name, row in found.items() if name != "heedful")
+    assert all(np.isfinite(row["first_loss"]) for name, row in found.items() if not name.startswith("heedful"))
     for name, peer in PEERS.items():
-        assert (name in found) != bool(re.search(rf"^\| {peer.title} \| skipped", printed, re.MULTILINE))
+        assert (f"{name} bf16" in found) != bool(re.search(rf"^\| {peer.title} \| skipped", printed, re.MULTILINE))
     with pytest.raises(AssertionError, match="needs heedful and a peer"):
         printed_by("train_speed", "--data", tmp_path, "--engines", "heedful")
 
@@ -269,11 +276,20 @@ def test_dropout_of_a_peer_is_on_embeddings_and_residuals_alone(name: str) -> No
 
 def test_engines_that_do_other_work_are_found_out() -> None:
     same = {"tokens": 100.0, "parameters": 1000.0}
-    check_alike({"heedful": [same], "peer": [{**same, "parameters": 1009.0}], "later": []})
+    ours, theirs, later = ((name, "float32") for name in ("heedful", "peer", "later"))
+    check_alike({ours: [same], theirs: [{**same, "parameters": 1009.0}], later: []})
     with pytest.raises(SystemExit, match="peer 1,020"):
-        check_alike({"heedful": [same], "peer": [{**same, "parameters": 1020.0}]})
+        check_alike({ours: [same], theirs: [{**same, "parameters": 1020.0}]})
     with pytest.raises(SystemExit, match="peer from 90"):
-        check_alike({"heedful": [same], "peer": [{**same, "tokens": 90.0}]})
+        check_alike({ours: [same], theirs: [{**same, "tokens": 90.0}]})
+
+
+def test_heedful_is_compared_in_one_precision_and_as_it_trains_by_itself() -> None:
+    exact = {("heedful", "float32"): 6.0, ("slow", "float32"): 2.0, ("fast", "float32"): 4.0}
+    quick = {("heedful", "bf16"): 16.0, ("slow", "bf16"): 8.0, ("fast", "bf16"): 3.0}
+    assert ratio(exact) == 1.5
+    assert [ratio({**exact, **quick}, precision) for precision in ("float32", "bf16", None)] == [1.5, 2.0, 2.0]
+    assert ratio({**exact, ("heedful", "bf16"): 12.0, ("fast", "bf16"): 3.0}) == 3.0
 
 
 def test_products_of_the_model_are_counted_without_padding() -> None:

@@ -171,3 +171,31 @@ def test_scores_are_divided_by_the_root_of_d_k() -> None:
     query, key = torch.full((1, 1, 1, 16), 1.0), torch.stack([torch.full((16,), 0.5), torch.zeros(16)])[None, None]
     _, weights = attention(query, key, torch.randn(1, 1, 2, 3))
     assert torch.allclose(weights.flatten(), torch.tensor([8.0 / 4.0, 0.0]).softmax(0))
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_where_a_cpu_multiplies_in_bf16_attention_stays_in_float32_and_comes_close(positions: str) -> None:
+    torch.manual_seed(0)
+    model = make_model(20, 20, 32, layers=1, heads=4, d_ff=64, dropout=0.0, positions=positions)
+    source, target = torch.randint(0, 20, (2, 3, 6))
+    mask = padding_mask(torch.tensor([6, 4, 1]))
+    results = []
+    for rough in (False, True):
+        seen: list[torch.dtype] = []
+        model.zero_grad()
+        with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16, enabled=rough):
+            usual = nn.functional.scaled_dot_product_attention
+
+            def watched(query: Tensor, *rest: Any, usual: Any = usual, seen: list[torch.dtype] = seen, **more: Any) -> Tensor:
+                seen.append(query.dtype)
+                return usual(query, *rest, **more)
+
+            patch.setattr(nn.functional, "scaled_dot_product_attention", watched)
+            loss = model(source, target, mask).float().gather(-1, source[..., None]).mean()
+        loss.backward()
+        assert seen == [torch.float32] * 3
+        results.append((loss.detach(), torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])))
+    (exact, gradient), (near, rough_gradient) = results
+    assert exact != near
+    torch.testing.assert_close(near, exact, rtol=0.01, atol=0)
+    assert float((rough_gradient - gradient).norm() / gradient.norm()) < 0.1

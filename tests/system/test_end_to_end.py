@@ -251,6 +251,24 @@ def test_bf16_learns_too(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     assert task.validate(trainer.model, Processes())["loss"] < 0.9 * before
 
 
+def test_bf16_continues_exactly(pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    wide = ["training.precision=bf16", "training.optimizer=muon", "training.steps=20", "model.dropout=0.1"]
+    courses = []
+    for name, broken in (("whole", False), ("broken", True)):
+        trainer, task = trainer_of(pairs, tmp_path / name, *wide)
+        data = task.batches(Position(), 0, 1)
+        for step in range(20):
+            if broken and step == 7:
+                trainer.save()
+                trainer, task = trainer_of(pairs, tmp_path / name, *wide)
+                assert trainer.resume()
+                data = task.batches(Position(trainer.progress.epoch, trainer.progress.batch), 0, 1)
+            trainer.step(data, Window(trainer.progress))
+        assert isinstance(trainer.weights, FlatWeights)
+        courses.append(trainer.weights.state["weights"].clone())
+    assert torch.equal(*courses)
+
+
 def test_early_stopping_ends_a_run_that_gets_no_better(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     files = [f"data.source={pairs[0]}", f"data.target={pairs[1]}"]
     stuck = ["training.learning_rate=1e-9", "training.patience=2", "training.validate_every=10", "training.checkpoint_every=10"]

@@ -37,24 +37,24 @@ class _ProjectedLoss(torch.autograd.Function):
         weight_sum = weight.sum(0, dtype=exact)
         bias_sum = 0.0 if bias is None else bias.sum(dtype=exact)
         cpu = states.device.type == "cpu"
-        precise = cpu and states.dtype == exact  # elsewhere a look at the numbers is a wait
         # On a CPU chances take the place of their logits, unless these are still needed.
         room = states.new_empty(1 if cpu and not agreement else 2, min(CHUNK, states.size(0)), vocabulary)
         for chunk in _chunks(targets, agreement > 0.0):
             rows, answers = states[chunk], targets[chunk][:, None]
             logits, chances = room[0, : len(rows)], room[-1, : len(rows)]  # (n, V)
-            torch.mm(rows, weight.T, out=logits)
-            if bias is not None:
-                logits += bias
+            if bias is None:
+                torch.mm(rows, weight.T, out=logits)
+            else:
+                torch.addmm(bias, rows, weight.T, out=logits)
             picked = logits.gather(1, answers).to(exact)
-            norm = None if precise else logits.logsumexp(1, keepdim=True).to(exact)
+            norm = None if cpu else logits.logsumexp(1, keepdim=True).to(exact)  # a look at the numbers would be a wait
             torch.softmax(logits, 1, out=chances)
             if norm is None:
-                likely = chances.gather(1, answers)
+                likely = chances.gather(1, answers).to(exact)
                 if bool((likely > LEAST).all()):
                     norm = picked - likely.log()  # as above, but without another pass over the logits
                 else:
-                    norm = torch.nn.functional.linear(rows, weight, bias).logsumexp(1, keepdim=True)
+                    norm = torch.nn.functional.linear(rows, weight, bias).to(exact).logsumexp(1, keepdim=True)
             nll = (norm - picked).sum()
             plain = plain + nll
             # −(1−ε) log p(answer) − ε/V Σ_v log p(v)
@@ -64,14 +64,15 @@ class _ProjectedLoss(torch.autograd.Function):
                 total = total + _agree(logits, chances, agreement)
             if not wanted:
                 continue
-            grad = chances.scatter_add_(1, answers, chances.new_full(answers.shape, smoothing - 1.0))
+            grad = chances
+            grad[torch.arange(len(rows), device=rows.device), answers[:, 0]] += smoothing - 1.0
             grad_states[chunk] = grad @ weight
             if exact == grad.dtype:
                 grad_weight.addmm_(grad.T, rows)
             else:
                 grad_weight += grad.T @ rows
             if bias is not None:
-                grad_bias += grad.sum(0, dtype=exact)
+                grad_bias += (grad.new_ones(1, len(rows)) @ grad)[0]
         if wanted and smoothing:
             grad_states -= (even * weight_sum).to(states.dtype)
             grad_weight -= even * states.sum(0, dtype=exact)
@@ -139,4 +140,5 @@ def label_smoothed_loss(
         states, weight, bias = states.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
     if not torch.is_grad_enabled():  # a Function sees requires_grad alone and would make gradients for nobody
         states, weight, bias = states.detach(), weight.detach(), None if bias is None else bias.detach()
-    return _ProjectedLoss.apply(states, weight, bias, targets, smoothing, agreement)
+    with torch.autocast(states.device.type, enabled=False):  # which would take softmax through float32 and back
+        return _ProjectedLoss.apply(states, weight, bias, targets, smoothing, agreement)

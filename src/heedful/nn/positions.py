@@ -99,7 +99,7 @@ class RelativePositions(AttentionPositions):
         away = distances(query.size(2), keys, start, query.device).clamp(-self.max_distance, self.max_distance)
         by_distance = query @ self.table.T / math.sqrt(query.size(-1))  # (B, H, Lq, 2·max_distance + 1)
         index = (away + self.max_distance).expand(*query.shape[:2], -1, -1)
-        return by_distance.gather(-1, index)
+        return by_distance.gather(-1, index).to(query.dtype)
 
 
 class RotaryPositions(AttentionPositions):

@@ -28,8 +28,8 @@ class Dropout(nn.Module):
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + Dropout(y), on a CPU in one pass."""
-        if self.training and self.p and x.device.type == "cpu" and x.dtype == y.dtype:
-            return torch.addcmul(x, y, self.factors(y))
+        if self.training and self.p and x.device.type == "cpu":
+            return torch.addcmul(x, y.to(x.dtype), self.factors(x))
         return x + self(y)
 
     def factors(self, x: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from heedful.training.device import keep_freed_memory, pick_device, wants_bf16
+from heedful.training.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
 from heedful.training.log import MetricsLog
 from heedful.training.processes import Processes, cores, explained
 from heedful.training.schedule import learning_rate
@@ -51,8 +51,12 @@ class Trainer:
         self.task, self.recipe, self.run, self.processes, self.screen = task, recipe, run, processes, screen
         self.settings = s = recipe.training
         self.device = pick_device(s.device)
+        bf16 = wants_bf16(s.precision, self.device, task.config.d_model)
+        self.precision = "bf16" if bf16 else "float32"
         if self.device.type == "cpu":
             keep_freed_memory()
+            if bf16:
+                keep_few_kernels()
             if processes.here > 1:
                 torch.set_num_threads(max(1, cores() // processes.here))
         self.model = model = task.build_model().to(self.device)
@@ -68,7 +72,7 @@ class Trainer:
         else:
             self.judged_model = self.model
             self.weights = FlatWeights(self.model, processes, adam, s.ema, s.optimizer == "muon")
-        self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=wants_bf16(s.precision, self.device))
+        self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=bf16)
         self.progress = Progress()
         self.folder = run / "checkpoints"
         self.stop_asked = False  # set from outside: finish the step, save, return
@@ -191,8 +195,9 @@ class Trainer:
             p.skipped_in_row = 0
             p.tokens += int(count)
             shrink = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
-            # The mean over the tokens of all processes, clipped.
-            weights.update(self.rate, shrink / count, s.weight_decay * self.rate)
+            with self.autocast:  # Muon's products
+                # The mean over the tokens of all processes, clipped.
+                weights.update(self.rate, shrink / count, s.weight_decay * self.rate)
             window.add(total, nll_total, count, norm)
         else:
             p.skipped += 1
