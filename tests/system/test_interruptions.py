@@ -315,9 +315,10 @@ def test_a_finished_run_is_left_alone_and_a_busy_one_is_refused(
     assert again.returncode == 0
     assert "is finished" in again.stdout
     assert weights(finished) == before
-    process = start(command(pairs, tmp_path / "run", 1))
+    endless = [*command(pairs, tmp_path / "run", 1), "training.steps=1000000"]  # however long the second takes to start
+    process = start(endless)
     wait_until(lambda: (tmp_path / "run" / "recipe.toml").exists())
-    second = heedful(*command(pairs, tmp_path / "run", 1))
+    second = heedful(*endless)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert second.returncode == 1

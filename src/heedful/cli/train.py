@@ -30,7 +30,7 @@ def train(
     from heedful.evaluation.names import one_line
     from heedful.recipes import load_recipe
     from heedful.training.card import VERBS
-    from heedful.training.processes import torchrun_place
+    from heedful.training.processes import leave, torchrun_place
     from heedful.training.run import train as train_recipe
 
     settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
@@ -40,7 +40,7 @@ def train(
     except KeyboardInterrupt as error:
         raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
-        return  # the first process speaks for all
+        leave(0)  # the first process speaks for all
     for name in ("best", "final"):
         for split, scores in results[name].items():
             typer.echo(f"{name:5} {split:10}  {one_line(scores)}")

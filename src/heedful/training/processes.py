@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -75,6 +75,9 @@ def lost(reason: str) -> HeedfulError:
 @contextmanager
 def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[Processes]:
     """Be one of `world` processes; without a store, torchrun's environment says where the others are."""
+    # Its functions take the group of their time as a default, and would keep it for ever if Adam or FSDP imported it later.
+    import torch.distributed.nn
+
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world
     with explained():
@@ -84,7 +87,18 @@ def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[P
     try:
         yield Processes(rank, world, here)
     finally:
+        # Its threads end with it. One that outlived Python, and still had a tensor to give back, would abort the process.
         dist.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once, without Python's own end.
+
+    FSDP keeps the group of processes for ever, and so its threads: see `joined`.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def fresh_part(store: dist.Store, rank: int, world: int) -> dist.Store:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from heedful.errors import HeedfulError
-from heedful.training.processes import as_worker
+from heedful.training.processes import as_worker, leave
 from heedful.training.run import work
 
 
@@ -24,4 +24,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
