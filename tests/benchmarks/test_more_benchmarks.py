@@ -1,4 +1,4 @@
-"""The benchmarks of a large corpus, of cost, of time to quality and of the choices of a recipe, each with tiny settings."""
+"""The benchmarks of a large corpus, cost, time to quality, a recipe's choices and another pair, with tiny settings."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cost import USUAL, RandomPairs, recipe_of
 from heedful.data.batches import Position
 from heedful.models import build_model
 from heedful.recipes import load_recipe
+from help_pages import divide, pairs_of_pages
 from large_corpus import Course, waiting, write_corpus
 from time_to_quality import times_of
 
@@ -172,3 +173,30 @@ def test_rows_of_another_job_are_not_taken_for_this_one(tmp_path: Path) -> None:
     assert saved_rows(tmp_path / "missing", {}, {}) == {}
     with pytest.raises(SystemExit, match="other settings"):
         saved_rows(output, {"recipe": "b"}, {})
+
+
+def test_paragraphs_of_two_languages_are_paired_by_their_names(tmp_path: Path) -> None:
+    pages = {
+        "en/a/1.html": "<h1 id=x>Borders and <b>lines</b></h1><p>menu<p id=one>Saves\n the &amp; file.</p>x<p id=code>PRINT</p>",
+        "fr/a/1.html": "<p id=code>PRINT</p><p id=one>Enregistre le &amp; fichier.</p><h1 id=x>Bordures <b>et</b> lignes</h1>",
+        "en/2.html": "<p id=one>Opens it.</p><p id=long>one two three four five six</p><p id=lost>Lost</p>",
+        "fr/2.html": "<p id=one>L'ouvre.</p><p id=long>court</p>",
+        "en/3.html": "<p id=one>Only here</p>",
+    }
+    for name, page in pages.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(page, encoding="utf-8")
+    assert pairs_of_pages(tmp_path / "en", tmp_path / "fr", 5) == [
+        [("Opens it.", "L'ouvre.")],
+        [("Borders and lines", "Bordures et lignes"), ("Saves the & file.", "Enregistre le & fichier.")],
+    ]
+
+
+def test_paragraphs_held_out_are_on_no_page_to_train_on() -> None:
+    pages = [[(f"own {page}", "a"), (f"common {page // 3}", "b")] for page in range(100)]
+    parts = divide(pages)
+    sources = {name: [source for source, _ in pairs] for name, pairs in parts.items()}
+    together = [source for found in sources.values() for source in found]
+    assert len(together) == len(set(together)) == 100 + 34  # nothing is lost, and nothing is in two parts
+    assert {f"own {page}" for page in range(100)} < set(together)
+    assert [len([source for source in sources[name] if "own" in source]) for name in ("train", "val", "test")] == [90, 5, 5]
