@@ -10,6 +10,14 @@ class HeedfulError(Exception):
     """Something failed that the user can understand and act on (exit code 1)."""
 
 
+class Stopped(HeedfulError):
+    """Work ended because someone asked for it by a signal, and everything is saved: no error (exit code 128 + signal)."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
 class UsageError(HeedfulError):
     """The request itself was wrong: an unknown name, a value out of range (exit code 2)."""
 

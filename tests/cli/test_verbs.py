@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,7 +85,7 @@ def use(verb: str, trained: Trained) -> tuple[Path, list[str], list[str]]:
 
 
 def test_every_verb_that_uses_a_model_is_tried_here() -> None:
-    assert set(USES) == set(NEEDS) == set(VERBS) - {"train", "evaluate", "recipes", "info", "import", "export"}
+    assert set(USES) == set(NEEDS) == set(VERBS) - {"train", "finish", "evaluate", "recipes", "info", "import", "export"}
 
 
 @pytest.mark.parametrize("verb", USES)
@@ -326,6 +327,7 @@ def test_evaluate_names_data_that_is_missing_or_of_another_job(task: str, traine
 def test_info_tells_of_every_kind_of_model(task: str, trained: Trained, run: Run) -> None:
     out, _ = run("info", trained(task))
     model = load_pipeline(trained(task)).model
-    assert out.startswith(f"# {task} (best by ")
+    assert out.strip().startswith(f"{task} (best by ")
+    assert not re.search(r"\*\*|```|\|---|^#", out, re.MULTILINE), "Markdown is rendered, not shown raw"
     assert f"{sum(parameter.numel() for parameter in model.parameters()):,}" in out
     assert ("vocabulary" in out) == (task != "image-classification")

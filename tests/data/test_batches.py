@@ -30,8 +30,8 @@ from heedful.data.batches import (
 from heedful.data.corpus import Drops
 from heedful.data.prepare import load_prepared, prepare
 from heedful.data.store import ParallelStore, write_store
-from heedful.recipes import TokenizerSettings
 from heedful.recipes.jobs import PairSettings
+from heedful.recipes.settings import TokenizerSettings
 from heedful.text import Tokenizer
 from heedful.training.screen import Silence
 

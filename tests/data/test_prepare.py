@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from heedful.data.corpus import Pair
 from heedful.data.prepare import Prepared, load_prepared, prepare
 from heedful.errors import HeedfulError, UsageError
-from heedful.recipes import TokenizerSettings
 from heedful.recipes.jobs import PairSettings
+from heedful.recipes.settings import TokenizerSettings
 from heedful.text import Tokenizer
 
 ARRAYS = ("source.ids.npy", "source.lengths.npy", "target.ids.npy", "target.lengths.npy")

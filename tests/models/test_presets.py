@@ -57,6 +57,45 @@ TABLE_3 = {
 }
 
 
+TINY = Row(N=4, D=128, F=256, H=4, K=32, V=32)
+TINY_ROWS = {  # of Table 3, each beside the change it makes to tiny
+    "a-heads-1": ("tiny-a-heads-1", TINY._replace(H=1, K=128, V=128)),
+    "a-heads-4": ("tiny-a-heads-2", TINY._replace(H=2, K=64, V=64)),
+    "a-heads-16": ("tiny-a-heads-8", TINY._replace(H=8, K=16, V=16)),
+    "a-heads-32": ("tiny-a-heads-16", TINY._replace(H=16, K=8, V=8)),
+    "b-dk-16": ("tiny-b-dk-8", TINY._replace(K=8)),
+    "b-dk-32": ("tiny-b-dk-16", TINY._replace(K=16)),
+    "c-layers-2": ("tiny-c-layers-1", TINY._replace(N=1)),
+    "c-layers-4": ("tiny-c-layers-3", TINY._replace(N=3)),
+    "c-layers-8": ("tiny-c-layers-5", TINY._replace(N=5)),
+    "c-width-256": ("tiny-c-width-64", TINY._replace(D=64, K=16, V=16)),
+    "c-width-1024": ("tiny-c-width-256", TINY._replace(D=256, K=64, V=64)),
+    "c-ff-1024": ("tiny-c-ff-128", TINY._replace(F=128)),
+    "c-ff-4096": ("tiny-c-ff-512", TINY._replace(F=512)),
+    "d-dropout-0.0": ("tiny-d-dropout-0.0", TINY._replace(dropout=0.0)),
+    "d-dropout-0.2": ("tiny-d-dropout-0.2", TINY._replace(dropout=0.2)),
+    "d-smoothing-0.0": ("tiny-d-smoothing-0.0", TINY._replace(smoothing=0.0)),
+    "d-smoothing-0.2": ("tiny-d-smoothing-0.2", TINY._replace(smoothing=0.2)),
+    "e-learned": ("tiny-e-learned", TINY._replace(positions="learned")),
+    "big": ("tiny-big", TINY._replace(D=256, F=512, H=8, dropout=0.3)),
+}
+
+
+def test_every_row_of_table_3_is_also_there_at_the_scale_of_tiny() -> None:
+    assert set(TINY_ROWS) == set(TABLE_3) - {"base"}
+    assert {name for name, _ in TINY_ROWS.values()} == {name for name in PRESETS if name.startswith("tiny-")}
+
+
+@pytest.mark.parametrize(("preset", "row"), TINY_ROWS.values())
+def test_a_row_at_the_scale_of_tiny_changes_that_alone(preset: str, row: Row) -> None:
+    plain, recipe = resolve({}, ["model.preset=tiny"]), resolve({}, [f"model.preset={preset}"])
+    config = Seq2SeqConfig(VOCAB, VOCAB, **model_settings(recipe))
+    assert (config.layers, config.d_model, config.d_ff, config.heads) == (row.N, row.D, row.F, row.H)
+    assert (config.key_width, config.d_v or config.d_model // config.heads) == (row.K, row.V)
+    assert (config.dropout, recipe.training.label_smoothing, config.positions) == (row.dropout, row.smoothing, row.positions)
+    assert recipe.training.steps == plain.training.steps
+
+
 def settle(preset: str) -> tuple[Recipe, Seq2Seq]:
     """What a recipe that names this preset and nothing else comes to."""
     recipe = resolve({"model": {"preset": preset}})
@@ -151,7 +190,11 @@ def test_presets_for_an_ordinary_computer() -> None:
 
 
 def test_translation_presets_are_the_table_and_tiny() -> None:
-    assert {name for name, preset in PRESETS.items() if preset.kind == "seq2seq"} == {*TABLE_3, "tiny"}
+    assert {name for name, preset in PRESETS.items() if preset.kind == "seq2seq"} == {
+        *TABLE_3,
+        "tiny",
+        *(name for name, _ in TINY_ROWS.values()),
+    }
     config = settle("tiny")[1].config
     assert (config.layers, config.d_model, config.d_ff, config.heads) == (4, 128, 256, 4)
 

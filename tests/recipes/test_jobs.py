@@ -11,8 +11,9 @@ import pytest
 from heedful.errors import UsageError
 from heedful.models import KINDS, config_class
 from heedful.models.presets import PRESETS
-from heedful.recipes import FILES, Recipe, load_recipe, model_settings, resolve
+from heedful.recipes import Recipe, load_recipe, model_settings, resolve
 from heedful.recipes.jobs import JOBS
+from heedful.recipes.recipe import FILES
 
 OF_JOB = [(task, preset) for task, job in JOBS.items() for preset in PRESETS if PRESETS[preset].kind in job.kinds]
 

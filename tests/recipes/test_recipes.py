@@ -13,17 +13,9 @@ from heedful.errors import HeedfulError, UsageError
 from heedful.models import config_class
 from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2SeqConfig
-from heedful.recipes import (
-    DecodingSettings,
-    Recipe,
-    TokenizerSettings,
-    TrainingSettings,
-    load_recipe,
-    model_settings,
-    resolve,
-    shipped_recipes,
-)
+from heedful.recipes import Recipe, load_recipe, model_settings, resolve, shipped_recipes
 from heedful.recipes.jobs import JOBS, PairSettings
+from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
 
 OF_PAIRS = sorted(name for name, preset in PRESETS.items() if preset.kind in JOBS["translation"].kinds)
 
@@ -182,6 +174,15 @@ def test_an_override_of_another_form_shows_the_right_one(override: str) -> None:
         ("model.heads=3", "d_model 128 is not divisible by heads 3"),
         ("model.norm=middle", "norm must be one of post, pre, not 'middle'"),
         ("model.dropout=1", "dropout must be at least 0 and below 1"),
+        ("training.weight_decay=1e20", "training.weight_decay must be at most 100, not 1e+20"),
+        ("training.r_drop=1e9", "training.r_drop must be at most 1,000, not"),
+        ("decoding.length_penalty=inf", "decoding.length_penalty must be a finite number, not inf"),
+        ("decoding.max_extra=-1", "decoding.max_extra must be at least 0, not -1"),
+        ("decoding.beam=1000000", "decoding.beam must be at most 1,000, not 1000000"),
+        (f"training.seed={'9' * 31}", "training.seed must be at most 9,223,372,036,854,775,807, not 9999"),
+        (f"training.steps={'9' * 5000}", "training.steps must be"),
+        ("training.batch_tokens=99999999999", "training.batch_tokens must be at most 2,147,483,648"),
+        ("data.source=\udcff.txt", "data.source is not valid UTF-8; rename the file"),
     ],
 )
 def test_a_bad_value_is_named_before_any_work(override: str, fault: str) -> None:
@@ -213,7 +214,9 @@ def test_a_whole_number_in_a_file_may_stand_for_a_number(tmp_path: Path) -> None
     assert type(recipe.model["dropout"]) is float
 
 
-@pytest.mark.parametrize("content", [b"[training", b"steps 5", b'about = "\xff"', b"[training]\nsteps = 1\nsteps = 2"])
+@pytest.mark.parametrize(
+    "content", [b"[training", b"steps 5", b'about = "\xff"', b"[training]\nsteps = 1\nsteps = 2", b"x = " + b"[" * 9999]
+)
 def test_a_file_that_is_not_toml_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(content)
     with pytest.raises(HeedfulError, match=r"bad\.toml is not valid TOML"):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 
-from heedful.recipes import SCHEDULES
+from heedful.recipes.settings import TrainingSettings
+from heedful.settings import hints
 from heedful.training.schedule import learning_rate
+
+SCHEDULES = get_args(hints(TrainingSettings)["schedule"])
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (1024, 4000), (128, 400), (64, 1)])

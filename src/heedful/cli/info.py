@@ -15,14 +15,22 @@ EXAMPLES = """Example:
 
 def info(model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")]) -> None:
     """Show a model's card and its parameters, part by part."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.table import Column, Table
+
     from heedful.pipelines import load_pipeline
 
     pipeline = load_pipeline(model)
-    typer.echo(pipeline.card)
+    console = Console(highlight=False, emoji=False)
+    console.print(Markdown(pipeline.card))
+    parts = Table("part", Column("parameters", justify="right"), box=SIMPLE)
     counts = pipeline.model.parameters_by_part()
     for part, count in counts.items():
-        typer.echo(f"{part.replace('_', ' '):18} {count:>12,}")
-    typer.echo(f"{'all':18} {sum(counts.values()):>12,}")
+        parts.add_row(part.replace("_", " "), f"{count:,}")
+    parts.add_row("all", f"{sum(counts.values()):,}", style="bold")
+    console.print(parts)
     sizes = [f"{tokenizer.size:,}" for tokenizer in pipeline.tokenizers.values()]
     if sizes:
-        typer.echo(f"vocabulary         {' → '.join(sizes)}")
+        console.print(f"vocabulary {' → '.join(sizes)} tokens")

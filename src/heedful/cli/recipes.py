@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from typing import Annotated
 
 import typer
@@ -22,11 +25,20 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
     if name is not None:
         typer.echo(load_recipe(name).to_toml(), nl=False)
         return
-    for known in shipped_recipes():
-        typer.echo(f"{known:22} {load_recipe(known).about}")
+    show_list("recipes", {known: load_recipe(known).about for known in shipped_recipes()})
     for kind in dict.fromkeys(preset.kind for preset in PRESETS.values()):
-        typer.echo(f"\nmodel.preset of the kind {kind}")
-        for known, preset in PRESETS.items():
-            if preset.kind == kind:
-                size = f", {preset.parameters} million parameters" if preset.parameters else ""
-                typer.echo(f"{known:22} {preset.about}{size}")
+        sizes = {known: preset for known, preset in PRESETS.items() if preset.kind == kind}
+        millions = {k: f", {p.parameters} million parameters" if p.parameters else "" for k, p in sizes.items()}
+        show_list(f"model.preset of the kind {kind}", {known: f"{p.about}{millions[known]}" for known, p in sizes.items()})
+
+
+def show_list(title: str, rows: dict[str, str]) -> None:
+    """Names and what they mean, in two columns; in a terminal the second one is broken between words."""
+    width = max(len(name) for name in rows)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    typer.echo(title)
+    for name, about in rows.items():
+        room = columns - width - 4
+        lines = textwrap.wrap(about, room, break_long_words=False, break_on_hyphens=False) if room > 20 else [about]
+        typer.echo(f"  {name:{width}}  " + f"\n{' ' * (width + 4)}".join(lines))
+    typer.echo()

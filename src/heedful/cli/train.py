@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,28 +27,51 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run directory [default: runs/RECIPE].")] = None,
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
+    from heedful.cli import console
     from heedful.errors import HeedfulError
-    from heedful.evaluation.names import one_line
     from heedful.recipes import load_recipe
-    from heedful.training.card import VERBS
+    from heedful.recipes.recipe import preset_training
     from heedful.training.processes import leave, torchrun_place
     from heedful.training.run import train as train_recipe
 
     settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
     folder = run or Path("runs") / settled.name
+    brought = preset_training(overrides or (), settled)
+    if brought:
+        values = " ".join(f"{key}={value}" for key, value in brought.items())
+        console.note(f"model.preset={settled.model['preset']} also sets {values}; give any of them to change it")
     try:
-        results = train_recipe(settled, folder)
+        results = train_recipe(settled, folder, console.screen())
     except KeyboardInterrupt as error:
         raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
         leave(0)  # the first process speaks for all
+    show_results(folder, results)
+
+
+def show_results(run: Path, results: dict[str, Any]) -> None:
+    """The scores of a run, and where everything is."""
+    from heedful.cli.console import say
+    from heedful.evaluation.names import one_line
+    from heedful.recipes import load_recipe
+    from heedful.training.card import VERBS
+
+    recipe = load_recipe(str(run / "recipe.toml"))
     for name in ("best", "final"):
         for split, scores in results[name].items():
-            typer.echo(f"{name:5} {split:10}  {one_line(scores)}")
-    typer.echo(f"\nmodels   {folder / 'best'}  {folder / 'final'}")
-    typer.echo(f"report   {folder / 'report.html'}")
+            say(f"{name:5} {split:10}  {one_line(scores)}")
+    if results.get("scored"):
+        say(results["scored"])
+    if results.get("unfinished"):
+        say(f"\n{results['unfinished']}; the same `heedful train` command goes on from there")
+    say(f"\nmodels   {run / 'best'}  {run / 'final'}")
+    say(f"report   {run / 'report.html'}")
+    kept = sum(path.stat().st_size for path in (run / "checkpoints").glob("*"))
+    if kept and not results.get("unfinished"):
+        say(f"disk     {run / 'checkpoints'} holds {kept / 1e6:,.0f} MB that no command needs any more: delete it as you like")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"
-    typer.echo(f"next     {VERBS[settled.task].replace('THIS_DIRECTORY', str(folder / 'best')).replace('heedful', program, 1)}")
+    command = VERBS[recipe.task].replace("THIS_DIRECTORY", shlex.quote(str(run / "best"))).replace("heedful", program, 1)
+    say(f"next     {command}")
 
 
 def _absolute(override: str) -> str:

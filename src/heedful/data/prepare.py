@@ -60,7 +60,8 @@ def prepare_once(
     old = json.loads(manifest_path.read_text(encoding="utf-8")) if manifest_path.exists() else None
     inputs = {str(path): _fingerprint(path, (old or {}).get("inputs", {}).get(str(path))) for path in paths}
     if old is not None and old["settings"] == settings:
-        changed = [path for path, entry in inputs.items() if entry["hash"] != old["inputs"][path]["hash"]]
+        known = old["inputs"]
+        changed = [path for path, entry in inputs.items() if path in known and entry["hash"] != known[path]["hash"]]
         if changed:
             raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new data")
         reporter.say(f"data: {old['summary']}, as prepared before")
@@ -68,28 +69,39 @@ def prepare_once(
     temporary = folder.with_name(folder.name + ".tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    facts = make(temporary)
-    manifest = {"settings": settings, "inputs": inputs, **facts}
-    (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    for path in [*temporary.iterdir(), temporary]:
-        sync(path)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
+    try:
+        facts = make(temporary)
+        manifest = {"settings": settings, "inputs": inputs, **facts}
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for path in [*temporary.iterdir(), temporary]:
+            sync(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
     sync(folder.parent)
 
 
 def prepare(
-    data: Any, tokenizer: Any, seed: int, folder: Path, reporter: Reporter, ready: tuple[Tokenizer, Tokenizer] | None = None
+    data: Any,
+    tokenizer: Any,
+    seed: int,
+    folder: Path,
+    reporter: Reporter,
+    ready: tuple[Tokenizer, Tokenizer] | None = None,
+    ready_files: Sequence[Path] = (),
 ) -> None:
     """Make `folder` hold the prepared parallel corpus of these settings, unless it already does.
 
-    `ready` tokenizers, those of a pre-trained model, take the place of the ones the settings describe.
+    `ready` tokenizers, those of a pre-trained model, take the place of the ones the settings describe; they were read
+    from `ready_files`.
     """
     named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
     if not data.generate and named[""] is None:
         raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
     paths = [path for files in named.values() if files for path in files.paths]
-    paths += [Path(tokenizer.file)] if tokenizer.file else []
+    paths += [*ready_files, *([Path(tokenizer.file)] if tokenizer.file else [])]
     settings = {"seed": seed, "data": vars(data), "tokenizer": vars(tokenizer), "ready": ready is not None}
 
     def make(temporary: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 # In the order they are shown. Per cent unless the pattern says otherwise.
@@ -30,7 +31,7 @@ LOWER_IS_BETTER = ("perplexity", "bits_per_byte", "loss")
 
 def shown_scores(scores: dict[str, Any]) -> dict[str, str]:
     """Name → value as people read them, of the scores that there are; the loss only where nothing else stands for it."""
-    found = {label: pattern.format(scores[key]) for key, (label, pattern) in SHOWN.items() if key in scores}
+    found = {label: _written(scores[key], pattern) for key, (label, pattern) in SHOWN.items() if key in scores}
     if "perplexity" in scores:
         found.pop("loss", None)
     return found
@@ -41,6 +42,16 @@ def one_line(scores: dict[str, Any]) -> str:
     return "  ".join(f"{label} {value}" for label, value in shown_scores(scores).items())
 
 
-def goodness(scores: dict[str, Any], metric: str) -> float:
-    """A score that grows as the model gets better."""
-    return float(-scores[metric] if metric in LOWER_IS_BETTER else scores[metric])
+def _written(value: float | None, pattern: str) -> str:
+    return "not finite" if value is None or not math.isfinite(value) else pattern.format(value)
+
+
+def ranking(scores: dict[str, Any], metric: str) -> list[float]:
+    """What to compare two models by, larger is better: the metric, then the loss where two are equal, then the rest.
+
+    A score that is not a finite number is below every other.
+    """
+    others = [key for key in SHOWN if key in scores and key not in (metric, "length_ratio")]
+    keys = [metric, *sorted(others, key=lambda key: key != "loss")]
+    signed = [-scores[key] if key in LOWER_IS_BETTER else scores[key] for key in keys]
+    return [float(value) if math.isfinite(value) else -math.inf for value in signed]

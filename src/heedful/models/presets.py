@@ -24,6 +24,7 @@ class Preset:
 
 
 SHAPE = {"layers": 6, "decoder_layers": None, "d_model": 512, "d_ff": 2048, "heads": 8, "d_k": None, "d_v": None}
+TINY = {**SHAPE, "layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}
 PAPER_MODEL = {**SHAPE, "dropout": 0.1, "norm": "post", "positions": "sinusoidal"}
 PAPER_TRAINING = {
     "steps": 100_000, "label_smoothing": 0.1, "schedule": "inverse-sqrt", "warmup": 4000, "learning_rate": 0.0, "average": 5
@@ -33,6 +34,11 @@ PAPER_TRAINING = {
 def _row(about: str, parameters: float | None = None, training: dict[str, Any] | None = None, **model: Any) -> Preset:
     """A row of Table 3: base, but for what is named."""
     return Preset(f"Table 3 {about}", {**PAPER_MODEL, **model}, {**PAPER_TRAINING, **(training or {})}, parameters)
+
+
+def _tiny(about: str, training: dict[str, Any] | None = None, **model: Any) -> Preset:
+    """The same change as a row of Table 3 makes to base, made to tiny; all else is the recipe's."""
+    return Preset(f"Table 3 {about}, at the scale of tiny", {**TINY, **model}, training or {})
 
 
 def _gpt(about: str, parameters: float | None, layers: int, d_model: int, heads: int, **other: Any) -> Preset:
@@ -76,7 +82,26 @@ PRESETS: dict[str, Preset] = {
     "d-smoothing-0.2": _row("(D): label smoothing 0.2", training={"label_smoothing": 0.2}),
     "e-learned": _row("(E): learned positions", positions="learned"),
     "big": _row("big", 213, {"steps": 300_000, "average": 20}, d_model=1024, d_ff=4096, heads=16, dropout=0.3),
-    "tiny": Preset("the small-data standard", {**SHAPE, "layers": 4, "d_model": 128, "d_ff": 256, "heads": 4}),
+    "tiny": Preset("the small-data standard", TINY),
+    "tiny-a-heads-1": _tiny("(A): 1 head of 128", heads=1, d_k=128, d_v=128),
+    "tiny-a-heads-2": _tiny("(A): 2 heads of 64", heads=2, d_k=64, d_v=64),
+    "tiny-a-heads-8": _tiny("(A): 8 heads of 16", heads=8, d_k=16, d_v=16),
+    "tiny-a-heads-16": _tiny("(A): 16 heads of 8", heads=16, d_k=8, d_v=8),
+    "tiny-b-dk-8": _tiny("(B): keys of 8", d_k=8, d_v=32),
+    "tiny-b-dk-16": _tiny("(B): keys of 16", d_k=16, d_v=32),
+    "tiny-c-layers-1": _tiny("(C): 1 layer", layers=1),
+    "tiny-c-layers-3": _tiny("(C): 3 layers", layers=3),
+    "tiny-c-layers-5": _tiny("(C): 5 layers", layers=5),
+    "tiny-c-width-64": _tiny("(C): 64 wide", d_model=64, d_k=16, d_v=16),
+    "tiny-c-width-256": _tiny("(C): 256 wide", d_model=256, d_k=64, d_v=64),
+    "tiny-c-ff-128": _tiny("(C): feed-forward 128", d_ff=128),
+    "tiny-c-ff-512": _tiny("(C): feed-forward 512", d_ff=512),
+    "tiny-d-dropout-0.0": _tiny("(D): no dropout", dropout=0.0),
+    "tiny-d-dropout-0.2": _tiny("(D): dropout 0.2", dropout=0.2),
+    "tiny-d-smoothing-0.0": _tiny("(D): no label smoothing", {"label_smoothing": 0.0}),
+    "tiny-d-smoothing-0.2": _tiny("(D): label smoothing 0.2", {"label_smoothing": 0.2}),
+    "tiny-e-learned": _tiny("(E): learned positions", positions="learned"),
+    "tiny-big": _tiny("big: twice as wide, twice the heads", d_model=256, d_ff=512, heads=8, dropout=0.3),
     "recurrent": Preset("a GRU that reads both ways, with additive attention", RECURRENT, kind="recurrent"),
     # ReLU: on a CPU the tanh of GPT-2's activation would cost a sixth of a step of this size.
     "gpt-mini": _gpt("a GPT for a small text and an ordinary computer", None, 4, 128, 4, context=128, activation="relu"),

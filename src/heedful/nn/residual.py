@@ -14,7 +14,8 @@ class Dropout(nn.Module):
     """Zero each value with probability p and scale the others by 1/(1 − p).
 
     On a CPU drawing the random numbers is what dropout costs, so there one 64-bit draw decides eight values: p is
-    rounded to 1/256 and the scale follows the rounded p.
+    rounded to 1/256 and the scale follows the rounded p. Where that would be off by more than a twentieth, as for 0.001,
+    a draw decides four values and p is rounded to 1/65,536; a p that is smaller still takes PyTorch's own dropout.
     """
 
     def __init__(self, p: float) -> None:
@@ -34,10 +35,20 @@ class Dropout(nn.Module):
 
     def factors(self, x: Tensor) -> Tensor:
         """By what the values of x are multiplied: 0 or the scale."""
-        cut = max(1, min(255, round(self.p * 256)))
-        draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-        keep = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= cut
-        return keep.to(x.dtype).mul_(256 / (256 - cut))
+        # (type, how many values it has, the least of them)
+        dtype, values, least = (torch.uint8, 256, 0) if self._fits(256) else (torch.int16, 65536, -32768)
+        if not self._fits(values):
+            return nn.functional.dropout(torch.ones_like(x), self.p)
+        cut = round(self.p * values)
+        per_draw = 8 // dtype.itemsize
+        draws = torch.empty(-(-x.numel() // per_draw), dtype=torch.int64).random_(-(2**63), None)
+        keep = draws.view(dtype)[: x.numel()].view(x.shape) >= cut + least
+        return keep.to(x.dtype).mul_(values / (values - cut))
+
+    def _fits(self, values: int) -> bool:
+        """Whether p is close to a multiple of 1/values, and leaves something."""
+        cut = round(self.p * values)
+        return cut < values and abs(cut / values - self.p) <= self.p / 20
 
 
 class Residual(nn.Module):

@@ -3,98 +3,111 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
+
+from heedful.settings import Count, CountOrNone, Share, setting
+
+Length = Annotated[int, Interval(ge=1, le=1_000_000)]  # tokens
 
 
 @dataclass(frozen=True)
 class PairSettings:
     """Where the pairs come from. A TSV or JSONL of pairs is a `source` without a `target`."""
 
-    source: str = ""
-    target: str = ""
-    valid_source: str = ""
-    valid_target: str = ""
-    test_source: str = ""
-    test_target: str = ""
-    generate: str = ""  # a corpus made on the spot instead of files: dates
-    pairs: int = 200_000  # how many training pairs to generate
-    hold_out: int = 1000  # pairs held out for validation when no validation files are given (at most a tenth)
-    max_length: int = 256  # tokens; a longer training pair is dropped and counted
+    source: str = setting(
+        "", "the text to translate; or alone: a `.tsv` (source, tab, target) or a `.jsonl` (`source`, `target`)"
+    )
+    target: str = setting("", "its translation, line by line")
+    valid_source: str = setting("", "of validation pairs; without them some are held out")
+    valid_target: str = setting("", "of validation pairs")
+    test_source: str = setting("", "of test pairs, scored once, at the end")
+    test_target: str = setting("", "of test pairs")
+    generate: str = setting("", "a corpus made on the spot instead of files: `dates`")
+    pairs: Annotated[int, Interval(ge=1, le=100_000_000)] = setting(200_000, "training pairs to generate")
+    hold_out: Count = setting(1000, "pairs held out for validation when no validation files are given (at most a tenth)")
+    max_length: Length = setting(256, "tokens of either side; a longer training pair is dropped and counted")
 
 
 @dataclass(frozen=True)
 class TextSettings:
     """Plain text files, several separated by commas."""
 
-    train: str = ""
-    valid: str = ""
-    test: str = ""
-    generate: str = ""  # text made on the spot instead of files: topics
-    hold_out: float = 0.1  # share of the text, its end, held out for validation when no validation file is given
+    train: str = setting("", "plain text files, separated by commas")
+    valid: str = setting("", "of validation; without it the end of the training text is held out")
+    test: str = setting("", "scored once, at the end")
+    generate: str = setting("", "text made on the spot instead of files: `topics`")
+    hold_out: Share = setting(0.1, "share of the text held out for validation when no validation file is given")
 
 
 @dataclass(frozen=True)
 class ExampleSettings:
     """Files of examples, in the format that belongs to the job."""
 
-    train: str = ""
-    valid: str = ""
-    test: str = ""
-    generate: str = ""  # examples made on the spot instead of files
-    hold_out: int = 1000  # examples held out for validation when no validation file is given (at most a tenth)
-    max_length: int = 128  # tokens of one example; what is longer is cut
+    train: str = setting("", "a file in the format of the job")
+    valid: str = setting("", "of validation; without it some examples are held out")
+    test: str = setting("", "scored once, at the end")
+    generate: str = setting("", "examples made on the spot instead of files")
+    hold_out: Count = setting(1000, "examples held out for validation when no validation file is given (at most a tenth)")
+    max_length: Length = setting(128, "tokens of one example, special tokens included; what is longer is cut")
 
 
 @dataclass(frozen=True)
 class DocumentSettings(ExampleSettings):
-    """Text with a sentence a line and a blank line between documents."""
+    """Text with one sentence per line and a blank line between documents."""
 
-    masked: float = 0.15  # share of the tokens that are to be guessed
+    masked: Share = setting(0.15, "share of the tokens that are to be guessed")
 
 
 @dataclass(frozen=True)
 class TagSettings(ExampleSettings):
-    """CoNLL columns: a word and its tag a line, a blank line between sentences."""
+    """CoNLL columns: one word and its tag per line, a blank line between sentences."""
 
-    split: str = "spaces"  # how `heedful tag` finds the words of a text: spaces, or words (letters, digits, signs apart)
+    split: Literal["spaces", "words"] = setting(
+        "spaces", "how `heedful tag` finds the words of a text: `spaces`, or `words` (letters, digits and signs apart)"
+    )
 
 
 @dataclass(frozen=True)
 class QuestionSettings(ExampleSettings):
     """SQuAD v1.1 JSON."""
 
-    max_length: int = 256  # tokens of question and passage together; a longer passage is read in windows
-    stride: int = 96  # tokens by which windows of a long passage overlap
-    max_answer: int = 30  # longest answer, in tokens
+    max_length: Length = setting(256, "tokens of question and passage together; a longer passage is read in windows")
+    stride: CountOrNone = setting(96, "tokens by which windows of a long passage overlap")
+    max_answer: Count = setting(30, "longest answer, in tokens")
 
 
 @dataclass(frozen=True)
 class SummarySettings(ExampleSettings):
     """JSONL of document and summary."""
 
-    max_length: int = 512  # tokens of a document; the rest is cut off
+    max_length: Length = setting(512, "tokens of a document; the rest is cut off")
 
 
 @dataclass(frozen=True)
 class ImageSettings:
     """A folder of images with a sub-folder for each class."""
 
-    train: str = ""
-    valid: str = ""
-    test: str = ""
-    generate: str = ""  # images that come with a package instead: digits
-    hold_out: int = 1000  # images held out for validation when no validation folder is given (at most a tenth)
-    size: int = 32  # height and width that images are brought to
-    channels: int = 3  # 3 is colour, 1 is grey
-    flip: bool = False  # mirror half of the images while training
-    crop: int = 0  # shift images by up to this many pixels while training
-    mixup: float = 0.0  # blend pairs of images; the α of the Beta distribution, 0 never
+    train: str = setting("", "a folder with a sub-folder of images for each class")
+    valid: str = setting("", "of validation; without it some images are held out")
+    test: str = setting("", "scored once, at the end")
+    generate: str = setting("", "images that come with a package instead: `digits`")
+    hold_out: Count = setting(1000, "images held out for validation when no validation folder is given (at most a tenth)")
+    size: Annotated[int, Interval(ge=1, le=4096)] = setting(32, "height and width that images are brought to")
+    channels: Literal[1, 3] = setting(3, "3 is colour, 1 is grey")
+    flip: bool = setting(False, "mirror half of the images while training")
+    crop: Annotated[int, Interval(ge=0, le=4096)] = setting(0, "shift images by up to this many pixels while training")
+    mixup: Annotated[float, Interval(ge=0, le=1000)] = setting(
+        0.0, "blend pairs of images: the α of the Beta distribution; 0 never does"
+    )
 
 
 @dataclass(frozen=True)
 class Job:
     """What a recipe's `task` stands for."""
 
+    task: str
     kinds: tuple[str, ...]  # of model; the first is the default
     preset: str  # of that default
     data: Any  # settings of its data section
@@ -104,21 +117,19 @@ class Job:
     head: str = "none"  # of a BERT
 
 
-PAIRS = ("source_vocab", "target_vocab")
+PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
+VOCABULARIES = ("source_vocab", "target_vocab")
 BERT = ("vocab", "head", "classes")
-JOBS: dict[str, Job] = {
-    "translation": Job(("seq2seq", "recurrent"), "base", PairSettings, ("bleu", "chrf", "exact", "loss"), "dates", PAIRS),
-    "summarization": Job(
-        ("seq2seq", "recurrent"), "tiny", SummarySettings, ("rougeL", "rouge1", "rouge2", "loss"), "topics", PAIRS
-    ),
-    "language-model": Job(("gpt",), "gpt-mini", TextSettings, ("loss",), "topics", ("vocab",)),
-    "bert-pretraining": Job(("bert",), "bert-tiny", DocumentSettings, ("loss", "masked_accuracy"), "topics", BERT, "pretraining"),
-    "classification": Job(
-        ("bert",), "bert-tiny", ExampleSettings, ("accuracy", "macro_f1", "loss"), "languages", BERT, "sequence"
-    ),
-    "tagging": Job(("bert",), "bert-tiny", TagSettings, ("f1", "accuracy", "loss"), "dates", BERT, "token"),
-    "question-answering": Job(("bert",), "bert-tiny", QuestionSettings, ("f1", "exact"), "facts", BERT, "token"),
-    "image-classification": Job(
-        ("vit",), "vit-digits", ImageSettings, ("accuracy", "top5", "loss"), "digits", ("classes", "image_size", "channels")
-    ),
-}
+LABEL_METRICS = ("accuracy", "macro_f1", "loss")
+PIXELS = ("classes", "image_size", "channels")
+_JOBS = (
+    Job("translation", PAIRED, "base", PairSettings, ("bleu", "chrf", "exact", "loss"), "dates", VOCABULARIES),
+    Job("summarization", PAIRED, "tiny", SummarySettings, ("rougeL", "rouge1", "rouge2", "loss"), "topics", VOCABULARIES),
+    Job("language-model", ("gpt",), "gpt-mini", TextSettings, ("loss",), "topics", ("vocab",)),
+    Job("bert-pretraining", ("bert",), "bert-tiny", DocumentSettings, ("loss", "masked_accuracy"), "topics", BERT, "pretraining"),
+    Job("classification", ("bert",), "bert-tiny", ExampleSettings, LABEL_METRICS, "languages", BERT, "sequence"),
+    Job("tagging", ("bert",), "bert-tiny", TagSettings, ("f1", "accuracy", "loss"), "dates", BERT, "token"),
+    Job("question-answering", ("bert",), "bert-tiny", QuestionSettings, ("f1", "exact"), "facts", BERT, "token"),
+    Job("image-classification", ("vit",), "vit-digits", ImageSettings, ("accuracy", "top5", "loss"), "digits", PIXELS),
+)  # fmt: skip
+JOBS: dict[str, Job] = {job.task: job for job in _JOBS}

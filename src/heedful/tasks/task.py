@@ -57,6 +57,10 @@ class Task(ABC):
     def pipeline(self, model: Any, quick: bool = False) -> Pipeline:
         """The model as people will use it; `quick` where speed matters more, while training."""
 
+    def search_words(self, quick: bool = False) -> str:
+        """How the model writes when it is scored, in words: `greedy`, `beam 4`; empty where nothing is searched for."""
+        return ""
+
     def model_config(self, **decided: Any) -> Any:
         """The settings of the model: the recipe's, and what the data has decided."""
         wanted, start = self.recipe.model, {}
@@ -114,9 +118,9 @@ def ready_tokenizer(recipe: Recipe) -> Tokenizer | None:
 
 
 def ready_files(recipe: Recipe) -> list[Path]:
-    """The files whose content a ready tokenizer depends on."""
+    """The files whose content the ready tokenizers depend on."""
     if recipe.model["pretrained"]:
-        return [find_directory(Path(recipe.model["pretrained"])) / "tokenizer.json"]
+        return sorted(find_directory(Path(recipe.model["pretrained"])).glob("*tokenizer.json"))
     return [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
 
 

@@ -19,7 +19,7 @@ from heedful.models.seq2seq import Seq2Seq
 from heedful.pipelines.directory import find_directory, read_tokenizers
 from heedful.pipelines.translator import Summarizer, Translator
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task, pretrained_config, writing_loss
+from heedful.tasks.task import Task, pretrained_config, ready_files, writing_loss
 from heedful.text import Tokenizer
 
 
@@ -47,7 +47,7 @@ class TranslationTask(Task):
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         ready = ready_tokenizers(recipe)
-        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready)
+        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, ready_files(recipe))
 
     def pipeline(self, model: Seq2Seq, quick: bool = False) -> Translator:
         return Translator(model, self.data.source_tokenizer, self.data.target_tokenizer, **self.decoding(quick))
@@ -57,6 +57,10 @@ class TranslationTask(Task):
         decoding = self.recipe.decoding
         beam = decoding.validation_beam if quick else decoding.beam
         return {"beam": beam, "length_penalty": decoding.length_penalty, "max_extra": decoding.max_extra}
+
+    def search_words(self, quick: bool = False) -> str:
+        beam = self.decoding(quick)["beam"]
+        return "greedy" if beam == 1 else f"beam {beam}"
 
     def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Batch | None]]:
         training = self.recipe.training
@@ -99,7 +103,7 @@ class SummarizationTask(TranslationTask):
             raise UsageError('no training text: give data.train=FILE, a JSONL of {"document": …, "summary": …}')
         named = {"train": data.train, "valid": data.valid, "test": data.test}
         paths = [Path(path) for path in named.values() if path]
-        paths += [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
+        paths += ready_files(recipe)
         tokenizer, start = vars(recipe.tokenizer), recipe.model["pretrained"]
         settings = {"seed": seed, "data": vars(data), "tokenizer": tokenizer, "from": start}
 

@@ -33,7 +33,7 @@ class Progress:
     batch: int = 0  # batches taken of this epoch
     tokens: int = 0  # target tokens trained on
     seconds: float = 0.0  # spent training
-    best: float | None = None  # score of the best validation
+    best: list[float] | None = None  # the best validation, as `ranking` compares it
     best_step: int = 0
     stale: int = 0  # validations since the best
     skipped: int = 0  # steps skipped because the loss was not finite
@@ -96,7 +96,10 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, list[int]]
         if checksum(tensors, header) != metadata["checksum"]:
             raise DamagedCheckpoint(f"{path} is damaged: its checksum does not match")
         content = json.loads(header)
-        return tensors, content["layout"], Progress(**content["progress"])
+        progress = Progress(**content["progress"])
+        if isinstance(progress.best, float):  # as checkpoints of heedful 0.1 had it
+            progress.best = [progress.best]
+        return tensors, content["layout"], progress
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise DamagedCheckpoint(f"{path} is damaged: {error}") from error
 

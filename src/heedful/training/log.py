@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-from heedful.files import write_text
+from heedful.files import finite, write_text
 
 
 class MetricsLog:
@@ -35,9 +34,7 @@ class MetricsLog:
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """One entry; its numbers go to TensorBoard as kind/name."""
-        entry: dict[str, Any] = {"kind": kind, "step": step, "time": round(time.time(), 3)}
-        for name, value in values.items():  # JSON has no NaN
-            entry[name] = None if isinstance(value, float) and not math.isfinite(value) else value
+        entry: dict[str, Any] = {"kind": kind, "step": step, "time": round(time.time(), 3), **finite(values)}
         self.file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self.file.flush()
         self._add_event(entry)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import json
+import os
+import shlex
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from heedful.errors import HeedfulError, UsageError
-from heedful.files import disk_is_full, write_text
+from heedful.errors import HeedfulError, Stopped, UsageError
+from heedful.files import disk_is_full, write_json, write_text
 from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
+from heedful.recipes.recipe import smallest_config
 from heedful.tasks import task_class
 from heedful.tasks.task import Task
 from heedful.training.card import model_card
-from heedful.training.device import pick_device
+from heedful.training.checkpoint import prune_checkpoints
+from heedful.training.device import check_memory, pick_device
 from heedful.training.log import MetricsLog
 from heedful.training.processes import (
     Processes,
@@ -40,10 +43,6 @@ from heedful.training.trainer import Trainer
 # What may differ when a run is continued: where and by how many it is computed, not what.
 FREE = ("training.workers", "training.device", "training.shard")
 TRIAL = 3.0  # seconds of training by which the number of workers is picked
-
-
-class Interrupted(HeedfulError):
-    """Training was asked to stop, and saved."""
 
 
 def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, Any]:
@@ -77,8 +76,41 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
 
 def finished_results(run: Path) -> dict[str, Any] | None:
     """The results of a run that came to its end."""
-    path = run / "results.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    try:
+        results: dict[str, Any] = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return None if results.get("unfinished") else results
+
+
+def finish(run: Path, screen: Screen | None = None) -> dict[str, Any]:
+    """Models, scores and report of a run that was stopped, from its last checkpoint; training can still go on from there."""
+    screen = screen or Screen()
+    path = run / "recipe.toml"
+    if not path.is_file():
+        raise UsageError(f"{run} is not a run: it has no recipe.toml")
+    with _locked(run):
+        done = finished_results(run)
+        if done is not None:
+            screen.say(f"{run} is finished")
+            return done
+        recipe = load_recipe(str(path))
+        recipe = replace(recipe, training=replace(recipe.training, workers=1, shard=False))
+        if not (run / "data" / "manifest.json").is_file():
+            raise HeedfulError(f"{run} has no prepared data; run the same `heedful train` command again to go on")
+        task = task_class(recipe.task)(recipe, run / "data")
+        processes = Processes()
+        trainer = Trainer(task, recipe, run, processes, screen)
+        try:
+            if not trainer.resume():
+                raise HeedfulError(f"{run} has no checkpoint yet; run the same `heedful train` command again to go on")
+            screen.say(f"from the checkpoint of step {trainer.progress.step:,} of {recipe.training.steps:,}")
+            if trainer.progress.best is None or not (run / "best" / "model.safetensors").is_file():
+                trainer.progress.best = None
+                trainer.validate(None, _keep_best(recipe, run, trainer, task, processes))
+            return _finish(recipe, run, trainer, task, processes, screen)
+        finally:
+            screen.close()
 
 
 def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
@@ -87,6 +119,8 @@ def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
     if finished_results(run) is not None:
         screen.say(f"{run} is finished; delete it or give another --run to train again")
         return recipe
+    if not recipe.model["pretrained"] and not recipe.training.shard:
+        check_memory(smallest_config(recipe), pick_device(recipe.training.device))  # before any work on the data
     task_class(recipe.task).prepare(recipe, run / "data", screen)
     screen.close()
     path = run / "recipe.toml"
@@ -197,22 +231,31 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
         screen.say(f"continuing from step {trainer.progress.step:,}")
     log = MetricsLog(run, trainer.progress.step) if processes.first else None
 
-    def on_best(scores: dict[str, Any]) -> None:
+    try:
+        with _stoppable(trainer) as asked:
+            done = trainer.train(log, _keep_best(recipe, run, trainer, task, processes))
+    finally:
+        if log is not None:
+            log.close()
+    screen.close()
+    if not done:
+        raise Stopped(
+            f"stopped at step {trainer.progress.step:,} of {recipe.training.steps:,}, saved. The same command continues it; "
+            f"`heedful finish {shlex.quote(str(run))}` makes a model and a report of what it has learned so far",
+            asked[0] if asked else signal.SIGTERM,
+        )
+    return _finish(recipe, run, trainer, task, processes, screen)
+
+
+def _keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes) -> Callable[[dict[str, Any]], None]:
+    """What to do after the best validation so far: keep the model."""
+
+    def keep(scores: dict[str, Any]) -> None:
         model, progress = trainer.judged_model, trainer.progress
         card = model_card(recipe, model, progress, {"validation": scores}, "best", processes.world, task.unit)
         task.pipeline(model).save(run / "best", card)
 
-    try:
-        with _stoppable(trainer):
-            done = trainer.train(log, on_best)
-    finally:
-        if log is not None:
-            log.close()
-    if not done:
-        screen.close()
-        raise Interrupted(f"stopped at step {trainer.progress.step:,}, saved; run the same command again to continue")
-    screen.close()
-    return _finish(recipe, run, trainer, task, processes, screen)
+    return keep
 
 
 def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes, screen: Screen) -> dict[str, Any]:
@@ -226,6 +269,7 @@ def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: 
     same = filecmp.cmp(run / "final" / "model.safetensors", run / "best" / "model.safetensors", shallow=False)
     same = processes.gather(same)[0]
     results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
+    results["scored"] = scoring_words(task, recipe)
     tick = screen.track("scoring the best and the final model", (1 if same else 2) * (2 if task.test else 1))
     for name in ("final", "best"):
         pipeline = load_pipeline(run / name, trainer.device)
@@ -245,29 +289,49 @@ def _finish(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: 
     if processes.first:
         from heedful.explain.report import write_report
 
+        if not trainer.finished:
+            results["unfinished"] = f"stopped at step {trainer.progress.step:,} of {recipe.training.steps:,}"
         write_report(run, results, load_pipeline(run / "best"), (task.test or task.valid)[:8], task.unit)
-        write_text(run / "results.json", json.dumps(results, ensure_ascii=False, indent=1))
+        write_json(run / "results.json", results)
+        if trainer.finished:  # nothing is left to resume or to average
+            prune_checkpoints(trainer.folder, {trainer.progress.step})
     return results
 
 
-@contextmanager
-def _stoppable(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM, to any of the processes, let the step finish and save; a second Ctrl-C stops at once.
+def scoring_words(task: Task, recipe: Recipe) -> str:
+    """Why the scores at the end differ from those of the validations while training, where they may; or nothing."""
+    quick, whole = task.search_words(quick=True), task.search_words()
+    judged = min(recipe.training.validate_pairs, len(task.valid))
+    differences = []
+    if quick != whole:
+        differences.append(f"with {whole}, where validations while training were {quick}")
+    if judged < len(task.valid):
+        differences.append(f"on all {len(task.valid):,} validation examples, where validations while training used {judged:,}")
+    return f"scored {' and '.join(differences)}" if differences else ""
 
-    A second SIGTERM does not: a cluster may send it to torchrun, which passes it on, and to us.
+
+@contextmanager
+def _stoppable(trainer: Trainer) -> Iterator[list[int]]:
+    """Ctrl-C, SIGTERM and SIGHUP (a closed terminal), to any of the processes, let the step finish and save.
+
+    A second Ctrl-C stops at once. A second SIGTERM does not: a cluster may send it to torchrun, which passes it on, and
+    to us. A signal that is ignored, as SIGHUP is under nohup, stays so. Yields the signals that have come.
     """
+    asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield asked
         return
 
     def handle(number: int, frame: object) -> None:
         if trainer.stop_asked and number == signal.SIGINT:
             raise KeyboardInterrupt
+        asked.append(number)
         trainer.stop_asked = True
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {n: signal.signal(n, handle) for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
     try:
-        yield
+        yield asked
     finally:
         for number, old in before.items():
             signal.signal(number, old)
@@ -275,14 +339,29 @@ def _stoppable(trainer: Trainer) -> Iterator[None]:
 
 @contextmanager
 def _locked(run: Path) -> Iterator[None]:
-    """Make the run directory; only one training at a time in it."""
+    """Make the run directory; only one training at a time in it. A start that leaves nothing leaves no directory."""
+    import fcntl
+
     try:
         run.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(f"{run} is a file, not a directory for a run") from error
-    with open(run / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise HeedfulError(f"another process is training in {run}") from error
-        yield
+    path = run / ".lock"
+    while True:
+        with open(path, "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise HeedfulError(f"another process is training in {run}") from error
+            try:
+                if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                    continue  # the process before us has just removed it
+            except FileNotFoundError:
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    run.rmdir()  # only if it is empty
+            return

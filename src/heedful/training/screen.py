@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -15,7 +16,7 @@ class Screen:
     """Says what happens and how far it is."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=False, highlight=False, soft_wrap=True)
+        self.console = console or Console(highlight=False, emoji=False)
         self.live = self.console.is_terminal
         self.bar: Progress | None = None
         self.task: TaskID | None = None
@@ -24,7 +25,15 @@ class Screen:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        (self.bar.console if self.bar else self.console).print(text, markup=False)
+        # A terminal gets lines broken between words, a file or a pipe gets them whole.
+        self._try(lambda: self.console.print(text, markup=False, soft_wrap=not self.live))
+
+    def _try(self, show: Callable[[], object]) -> None:
+        """Show something; when nobody can see it any more (a closed terminal or pipe, a full disk) work goes on in silence."""
+        try:
+            show()
+        except OSError:
+            self.console.quiet, self.live, self.bar, self.task = True, False, None, None
 
     def track(self, label: str, total: int | None) -> Callable[[int], None]:
         """Begin a piece of work; call the result with how much more of it is done."""
@@ -35,7 +44,7 @@ class Screen:
             nonlocal done
             done += more
             if self.bar is not None and self.task is not None:
-                self.bar.update(self.task, completed=done)
+                self._update(completed=done)
             elif time.monotonic() - max(started, self.last) > PLAIN_SECONDS:
                 self.last = time.monotonic()
                 self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
@@ -46,17 +55,20 @@ class Screen:
         """Move the bar of training; plain lines come with `report` alone."""
         if self.live and self.label != "training":
             self._begin("training", steps)
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, completed=step)
+        self._update(completed=step)
 
     def report(self, step: int, steps: int, loss: float, rate: float, unit: str, seconds_left: float) -> None:
         """How training goes: loss, tokens (or what else it learns from) a second, time to go."""
-        left = f"{int(seconds_left) // 60}:{int(seconds_left) % 60:02d}"
-        note = f"loss {loss:.3f}  {rate:,.0f} {unit}/s  ETA {left}"
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, note=note)
+        note = f"loss {loss:.3f}  {rate:,.0f} {unit}/s  {duration(seconds_left)} left"
+        if self.bar is not None:
+            self._update(note=note)
         else:
             self.say(f"step {step:,}/{steps:,}  {note}")
+
+    def _update(self, **values: Any) -> None:
+        bar, task = self.bar, self.task
+        if bar is not None and task is not None:
+            self._try(lambda: bar.update(task, **values))
 
     def _begin(self, label: str, total: int | None) -> None:
         self.close()
@@ -73,18 +85,27 @@ class Screen:
                 transient=True,
             )
             self.task = self.bar.add_task(label, total=total, note="")
-            self.bar.start()
+            self._try(self.bar.start)
 
     def close(self) -> None:
         """Take the bar off the screen."""
         if self.bar is not None:
-            self.bar.stop()
+            self._try(self.bar.stop)
         self.bar = self.task = None
         self.label = ""
 
 
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min 05 s`, `3 h 20 min`, `1 d 12 h`"""
+    whole = max(0, round(seconds))
+    for size, name, smaller, small_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size:,} {name} {whole % size // smaller:02d} {small_name}"
+    return f"{whole} s"
+
+
 class Silence(Screen):
-    """For workers: their leader speaks."""
+    """Says nothing: for workers, whose leader speaks, and for people who want quiet."""
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True))

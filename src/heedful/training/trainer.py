@@ -20,7 +20,7 @@ from torch import Tensor
 
 from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
-from heedful.evaluation.names import goodness, one_line
+from heedful.evaluation.names import one_line, ranking
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task
 from heedful.training.checkpoint import (
@@ -31,7 +31,7 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from heedful.training.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
+from heedful.training.device import check_memory, keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
 from heedful.training.log import MetricsLog
 from heedful.training.processes import Processes, cores, explained
 from heedful.training.schedule import learning_rate
@@ -59,6 +59,7 @@ class Trainer:
                 keep_few_kernels()
             if processes.here > 1:
                 torch.set_num_threads(max(1, cores() // processes.here))
+        check_memory(task.config, self.device, processes.world if s.shard else 1)
         self.model = model = task.build_model().to(self.device)
         self.loss: Callable[..., tuple[Tensor, Tensor, int]] = lambda batch, **extra: task.loss(model, batch, **extra)
         self.weights: Weights
@@ -251,7 +252,7 @@ class Trainer:
         p, metric = self.progress, self.settings.metric
         with self.judging() as model:
             scores = self.task.validate(model, self.processes)
-            score = goodness(scores, metric)
+            score = ranking(scores, metric)
             better = p.best is None or score > p.best
             if better:
                 p.best, p.best_step, p.stale = score, p.step, 0
@@ -261,7 +262,9 @@ class Trainer:
                 p.stale += 1
         if log is not None:
             log.write("valid", p.step, scores)
-        self.screen.say(f"step {p.step:,}  validation: {one_line(scores)}{'  (best)' if better else ''}")
+        how = self.task.search_words(quick=True)
+        name = f"validation ({how})" if how else "validation"
+        self.screen.say(f"step {p.step:,}  {name}: {one_line(scores)}{'  (best)' if better else ''}")
         for sample in scores["samples"][:2]:
             self.screen.say(f"    {on_a_line(sample['input'])}  →  {on_a_line(sample['output'])}")
         return better

@@ -1,0 +1,81 @@
+"""The sections of a recipe that every job has: tokenizer, training and decoding. Those of its data are in `jobs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Interval
+
+from heedful.settings import Count, CountOrNone, Share, setting
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """How text becomes tokens."""
+
+    kind: Literal["bpe", "wordpiece", "char", "byte"] = setting(
+        "bpe", "`bpe` (over bytes: any text comes back exactly), `wordpiece`, `char`, `byte`"
+    )
+    size: Annotated[int, Interval(ge=8, le=10_000_000)] = setting(8000, "tokens in the vocabulary, special tokens included")
+    joint: bool = setting(True, "one vocabulary for both languages of a pair, or one each")
+    file: str = setting("", "a ready-made `tokenizer.json` (Hugging Face) or BERT `vocab.txt` instead of training one")
+    sample: Count = setting(2_000_000, "pairs, lines or texts a vocabulary is learned from, at most")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How the model is trained."""
+
+    steps: Count = setting(10_000, "optimizer steps")
+    seed: Annotated[int, Interval(ge=0, le=2**63 - 1)] = setting(1, "of every random number: weights, dropout, data order")
+    batch_tokens: Annotated[int, Interval(ge=1, le=2**31)] = setting(
+        4096, "padded tokens of the longer side (patches, for images) per batch, over all workers"
+    )
+    batch_examples: CountOrNone = setting(0, "at most so many examples per batch; 0 sets no limit")
+    accumulate: Annotated[int, Interval(ge=1, le=100_000)] = setting(1, "batches whose gradients make one step")
+    workers: CountOrNone = setting(0, "processes; 0 picks by a short trial")
+    shard: bool = setting(False, "every process holds a part of the weights (FSDP2), for models that do not fit into one")
+    device: str = setting("auto", "`auto`, `cpu`, `cuda` or `mps`")
+    precision: Literal["auto", "float32", "bf16"] = setting("auto", "`auto` is bf16 where the device is good at it")
+    schedule: Literal["inverse-sqrt", "linear", "constant"] = setting(
+        "inverse-sqrt", "of the learning rate after the warm-up: `inverse-sqrt` (the paper), `linear` down to zero, `constant`"
+    )
+    warmup: Count = setting(4000, "steps over which the learning rate rises to its peak")
+    learning_rate: Annotated[float, Interval(ge=0, le=100)] = setting(
+        0.0, "at its peak; 0 is the paper's, (d_model · warmup)^-0.5"
+    )
+    optimizer: Literal["adam", "muon"] = setting("adam", "`adam`, or `muon` for the matrices inside the layers")
+    beta1: Share = setting(0.9, "of Adam")
+    beta2: Share = setting(0.98, "of Adam")
+    epsilon: Annotated[float, Interval(ge=0, le=1)] = setting(1e-9, "of Adam")
+    weight_decay: Annotated[float, Interval(ge=0, le=100)] = setting(
+        0.0, "fraction of every matrix taken away at each step, times the learning rate (AdamW)"
+    )
+    clip: Annotated[float, Interval(ge=0, le=1e9)] = setting(1.0, "largest norm of the gradient; 0 never clips")
+    label_smoothing: Share = setting(0.1, "probability mass given to the wrong tokens")
+    validate_every: Count = setting(500, "steps between validations")
+    validate_pairs: Count = setting(1000, "pairs or examples scored at a validation; the end uses all")
+    metric: str = setting("", "what makes a checkpoint the best; empty is the job's usual one, such as `bleu`")
+    patience: CountOrNone = setting(0, "validations without a new best before stopping; 0 never stops early")
+    checkpoint_every: Count = setting(500, "steps between checkpoints")
+    average: Annotated[int, Interval(ge=1, le=10_000)] = setting(
+        5, "the final weights are the mean of this many last checkpoints"
+    )
+    ema: Share = setting(0.0, "validate and keep a running mean of the weights instead, of which this share stays at each step")
+    bpe_dropout: Share = setting(0.0, "probability that a merge of BPE is undone while training")
+    r_drop: Annotated[float, Interval(ge=0, le=1000)] = setting(
+        0.0, "weight of the disagreement between two passes with different dropout (R-Drop); a step costs twice"
+    )
+    r_drop_from: Share = setting(0.0, "share of the steps after which R-Drop begins")
+    log_every: Count = setting(50, "steps between lines of the log")
+
+
+@dataclass(frozen=True)
+class DecodingSettings:
+    """How the model writes."""
+
+    beam: Annotated[int, Interval(ge=1, le=1000)] = setting(4, "beam width; 1 is greedy")
+    length_penalty: Annotated[float, Interval(ge=0, le=10)] = setting(0.6, "the α of beam search: larger favours longer outputs")
+    max_extra: Annotated[int, Interval(ge=0, le=1_000_000)] = setting(50, "longest output: input length + this")
+    validation_beam: Annotated[int, Interval(ge=1, le=1000)] = setting(1, "beam while training, where speed matters more")

@@ -1,0 +1,102 @@
+"""Settings as data: each field has its type, its range and its meaning beside it, and every check follows from them.
+
+A class of settings is a frozen dataclass. `Annotated[int, Interval(ge=1)]` gives a range, `Literal["a", "b"]` a choice,
+`int | None` something that may be left open; `setting(default, about)` says what the field means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from typing import Annotated, Any, Literal, TypeVar
+
+from annotated_types import Interval
+
+from heedful.errors import UsageError
+
+T = TypeVar("T")
+
+MANY = 10**9
+Count = Annotated[int, Interval(ge=1, le=MANY)]
+CountOrNone = Annotated[int, Interval(ge=0, le=MANY)]  # 0 switches something off
+Share = Annotated[float, Interval(ge=0, lt=1)]
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def setting(default: T, about: str) -> T:
+    """A field of a dataclass of settings: its default, and what it means."""
+    return dataclasses.field(default=default, metadata={"about": about})
+
+
+def hints(settings: Any) -> dict[str, Any]:
+    """Field → its type with range and choices."""
+    return typing.get_type_hints(settings, include_extras=True)
+
+
+def from_json(name: str, hint: Any, value: Any) -> Any:
+    """A value from TOML or JSON, checked against a field's type and range; "none" stands for None, which TOML lacks."""
+    kind, optional, _, _ = _parts(hint)
+    if optional and value in ("none", None):
+        return None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 1e300:
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{name} must be {WORDS[kind]}, not {_short(repr(value))}")
+    return _in_range(name, hint, value)
+
+
+def from_text(name: str, hint: Any, text: str) -> Any:
+    """A value from the command line."""
+    kind, optional, _, _ = _parts(hint)
+    if optional and text.lower() in ("", "none"):
+        return None
+    try:
+        value = TRUTH[text.lower()] if kind is bool else int(text.replace("_", "")) if kind is int else kind(text)
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{name} must be {WORDS[kind]}, not '{_short(text)}'") from error
+    if kind is str and not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{name} is not valid UTF-8; rename the file or put a link with a plain name to it")
+    return _in_range(name, hint, value)
+
+
+def _in_range(name: str, hint: Any, value: Any) -> Any:
+    _, _, interval, choices = _parts(hint)
+    if choices and value not in choices:
+        raise UsageError(
+            f"{name} must be one of {', '.join(str(choice) for choice in choices if choice)}, not '{_short(str(value))}'"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, not {value}")
+    if interval is None:
+        return value
+    too_low = interval.ge is not None and value < interval.ge
+    if interval.lt is not None and (too_low or value >= interval.lt):
+        raise UsageError(f"{name} must be at least {interval.ge} and below {interval.lt}, not {value}")
+    if too_low:
+        raise UsageError(f"{name} must be at least {interval.ge}, not {value}")
+    if interval.le is not None and value > interval.le:
+        raise UsageError(f"{name} must be at most {interval.le:,}, not {_short(str(value))}")
+    return value
+
+
+def _parts(hint: Any) -> tuple[Any, bool, Any, tuple[Any, ...]]:
+    """(type, may be None, range, choices) of a field's type."""
+    interval = None
+    if typing.get_origin(hint) is Annotated:
+        interval = next((part for part in hint.__metadata__ if isinstance(part, Interval)), None)
+        hint = hint.__origin__
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        kind, _, inner, choices = _parts(next(part for part in typing.get_args(hint) if part is not type(None)))
+        return kind, True, interval or inner, choices
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        return type(choices[0]), False, interval, choices
+    return hint, False, interval, ()
+
+
+def _short(text: str, longest: int = 60) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
