@@ -1,7 +1,7 @@
 """Settings as data: each field has its type, its range and its meaning beside it, and every check follows from them.
 
 A class of settings is a frozen dataclass. `Annotated[int, Interval(ge=1)]` gives a range, `Literal["a", "b"]` a choice,
-`int | None` something that may be left open; `setting(default, about)` says what the field means.
+`int | None` something that may be left open, `list[str]` several names; `setting(default, about)` says what the field means.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import math
 import types
 import typing
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from annotated_types import Interval
@@ -22,8 +23,13 @@ MANY = 10**9
 Count = Annotated[int, Interval(ge=1, le=MANY)]
 CountOrNone = Annotated[int, Interval(ge=0, le=MANY)]  # 0 switches something off
 Share = Annotated[float, Interval(ge=0, lt=1)]
+Layers = Annotated[int, Interval(ge=1, le=1000)]
+Width = Annotated[int, Interval(ge=1, le=2**20)]  # of vectors, and how many heads they are split into
+Positions = Annotated[int, Interval(ge=1, le=10**7)]
+Vocabulary = Annotated[int, Interval(ge=1, le=2**31)]
+Epsilon = Annotated[float, Interval(ge=0, le=1)]
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list of names"}
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -40,13 +46,32 @@ def hints(settings: Any) -> dict[str, Any]:
 def from_json(name: str, hint: Any, value: Any) -> Any:
     """A value from TOML or JSON, checked against a field's type and range; "none" stands for None, which TOML lacks."""
     kind, optional, _, _ = _parts(hint)
-    if optional and value in ("none", None):
+    if optional and (value is None or value == "none"):
         return None
+    if kind is list and not (isinstance(value, Sequence) and all(isinstance(entry, str) for entry in value)):
+        raise UsageError(f"{name} must be {WORDS[list]}, not {_short(repr(value))}")
+    if kind is list:
+        return list(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 1e300:
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{name} must be {WORDS[kind]}, not {_short(repr(value))}")
     return _in_range(name, hint, value)
+
+
+def check_fields(settings: Any) -> None:
+    """Check every field of an instance against its type and range; for the `__post_init__` of a class of settings."""
+    for name, hint in hints(type(settings)).items():
+        from_json(name, hint, getattr(settings, name))
+
+
+def check_arguments(call: Callable[..., object], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments from JSON, checked against the types and ranges of a function's parameters."""
+    known = hints(call)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UsageError(f"there is no setting '{unknown[0]}'")
+    return {name: from_json(name, known[name], value) for name, value in given.items()}
 
 
 def from_text(name: str, hint: Any, text: str) -> Any:
@@ -92,6 +117,8 @@ def _parts(hint: Any) -> tuple[Any, bool, Any, tuple[Any, ...]]:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         kind, _, inner, choices = _parts(next(part for part in typing.get_args(hint) if part is not type(None)))
         return kind, True, interval or inner, choices
+    if typing.get_origin(hint) in (list, Sequence):
+        return list, False, None, ()
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         return type(choices[0]), False, interval, choices

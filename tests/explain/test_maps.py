@@ -65,7 +65,7 @@ def test_looking_leaves_the_model_as_it_was(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("attention", ["none", "additive"])
-def test_a_recurrent_translator_has_the_map_of_its_attention_if_it_has_one(attention: str) -> None:
+def test_a_recurrent_translator_has_the_map_of_its_attention_if_it_has_one(attention: Any) -> None:
     torch.manual_seed(0)
     config = RecurrentConfig(CHARACTERS.size, CHARACTERS.size, d_model=16, attention=attention)
     model: Any = Recurrent(config).eval()

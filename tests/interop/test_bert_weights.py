@@ -209,7 +209,7 @@ def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: 
 
 
 @pytest.mark.parametrize("pooling", ["mean", "attention"])
-def test_our_poolings_of_a_classifier_are_not_exported(pooling: str) -> None:
+def test_our_poolings_of_a_classifier_are_not_exported(pooling: Any) -> None:
     config = BertConfig(5, d_model=8, heads=2, head="sequence", classes=2, pooling=pooling)
     with pytest.raises(HeedfulError, match=f"pooling = '{pooling}'"):
         bert.to_huggingface(config, {}, "classification")

@@ -30,7 +30,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.mark.parametrize("tie", ["all", "none"])
 @pytest.mark.parametrize("joint", [True, False])
-def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: Any, tokenizer: Tokenizer, tmp_path: Path) -> None:
     target = tokenizer if joint else Tokenizer.train("wordpiece", TEXTS, 280)
     config = Seq2SeqConfig(tokenizer.size, target.size, tie=tie if joint else "target", **SIZES)
     tokenizers = {"tokenizer": tokenizer} if joint else {"tokenizer": tokenizer, "target_tokenizer": target}

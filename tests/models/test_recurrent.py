@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -18,13 +18,16 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.decoding.search import Limits, beam_search, greedy_search
 from heedful.errors import UsageError
-from heedful.models.recurrent import ATTENTIONS, Recurrent, RecurrentConfig
+from heedful.models.recurrent import Recurrent, RecurrentConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
-from heedful.nn.recurrent import CELLS, SCORES, RecurrentAttention, RecurrentEncoder
+from heedful.nn.recurrent import CELLS, RecurrentAttention, RecurrentEncoder, Score
 from heedful.training.processes import Processes
 from heedful.training.weights import FlatWeights
+
+ATTENTIONS = get_args(Score)
+SCORES = [score for score in ATTENTIONS if score != "none"]
 
 VOCAB = 11
 PAD, BOS, EOS = 0, 1, 2
@@ -36,7 +39,7 @@ pairs = st.lists(st.tuples(sentence, sentence), min_size=1, max_size=4)
 
 
 @cache
-def small(cell: str, attention: str, layers: int = 2, bidirectional: bool = True) -> Recurrent:
+def small(cell: Any, attention: Any, layers: int = 2, bidirectional: bool = True) -> Recurrent:
     """A small random model in eval mode, its weights and biases large enough for every part to matter."""
     torch.manual_seed(0)
     config = RecurrentConfig(VOCAB, VOCAB, cell, attention, layers, d_model=12, bidirectional=bidirectional)
@@ -82,7 +85,7 @@ BATCH = Pairs.of([[3, 4, 5, 6], [7], [8, 9]], [[3, 3], [4, 5, 6, 7], [8]])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
-def test_the_bidirectional_encoder_is_pytorch_s_on_packed_sequences(cell: str, layers: int) -> None:
+def test_the_bidirectional_encoder_is_pytorch_s_on_packed_sequences(cell: Any, layers: int) -> None:
     torch.manual_seed(0)
     ours = RecurrentEncoder(cell, 8, layers, bidirectional=True)
     theirs = CELLS[cell](8, 4, layers, batch_first=True, bidirectional=True)
@@ -102,7 +105,7 @@ def test_the_bidirectional_encoder_is_pytorch_s_on_packed_sequences(cell: str, l
 
 @pytest.mark.parametrize("score", SCORES)
 @torch.no_grad()
-def test_scores_weights_and_contexts_are_those_of_the_formulas(score: str) -> None:
+def test_scores_weights_and_contexts_are_those_of_the_formulas(score: Any) -> None:
     torch.manual_seed(0)
     attention: Any = RecurrentAttention(6, score)
     s, h, real = torch.randn(2, 3, 6), torch.randn(2, 4, 6), [4, 2]
@@ -128,7 +131,7 @@ def test_scores_weights_and_contexts_are_those_of_the_formulas(score: str) -> No
 
 @every_model
 @torch.no_grad()
-def test_a_target_is_written_as_the_formulas_say(cell: str, attention: str) -> None:
+def test_a_target_is_written_as_the_formulas_say(cell: Any, attention: Any) -> None:
     model: Any = small(cell, attention, layers=1)
     source, target = torch.tensor([[3, 4, 5, 6]]), [BOS, 7, 8, 9]
     memory, finals = model.encode(source)
@@ -152,7 +155,7 @@ def test_a_target_is_written_as_the_formulas_say(cell: str, attention: str) -> N
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @torch.no_grad()
-def test_only_attention_sees_more_of_the_source_than_its_final_state(attention: str) -> None:
+def test_only_attention_sees_more_of_the_source_than_its_final_state(attention: Any) -> None:
     model = small("gru", attention)
     tokens = torch.tensor([[BOS, 5, 6]])
     memory, finals = model.encode(torch.tensor([[3, 4, 5]]))
@@ -196,7 +199,7 @@ def test_padding_never_changes_the_output(
 
 @every_model
 @torch.no_grad()
-def test_a_future_token_never_changes_an_earlier_output(cell: str, attention: str) -> None:
+def test_a_future_token_never_changes_an_earlier_output(cell: Any, attention: Any) -> None:
     model, source = small(cell, attention), torch.tensor([[3, 4, 5]])
     before, after = model(source, torch.tensor([[1, 5, 6, 7]])), model(source, torch.tensor([[1, 5, 9, 7]]))
     assert torch.allclose(before[:, :2], after[:, :2], atol=1e-6)
@@ -213,7 +216,7 @@ def test_only_a_bidirectional_encoder_reads_what_comes_later(bidirectional: bool
 
 @every_model
 @torch.no_grad()
-def test_stepping_gives_what_the_whole_forward_gives(cell: str, attention: str) -> None:
+def test_stepping_gives_what_the_whole_forward_gives(cell: Any, attention: Any) -> None:
     model = small(cell, attention)
     wanted = model(BATCH.source, BATCH.target_in, BATCH.source_mask)
     state = model.start(BATCH.source, BATCH.source_mask)
@@ -230,7 +233,7 @@ def test_stepping_gives_what_the_whole_forward_gives(cell: str, attention: str) 
 
 @every_model
 @torch.no_grad()
-def test_selected_rows_go_on_as_if_they_had_always_stood_there(cell: str, attention: str) -> None:
+def test_selected_rows_go_on_as_if_they_had_always_stood_there(cell: Any, attention: Any) -> None:
     model, rows = small(cell, attention), torch.tensor([2, 0, 0])
     state = model.start(BATCH.source, BATCH.source_mask)
     model.step(BATCH.target_in[:, :2], state)
@@ -267,7 +270,7 @@ def test_dropout_acts_in_training_alone() -> None:
 
 @pytest.mark.parametrize("attention", SCORES)
 @torch.no_grad()
-def test_attention_rows_sum_to_one_and_are_zero_on_padding(attention: str) -> None:
+def test_attention_rows_sum_to_one_and_are_zero_on_padding(attention: Any) -> None:
     model = small("lstm", attention)
     cross = dict(model.named_modules())["decoder.cross_attention"]
     assert isinstance(cross, RecurrentAttention)
@@ -285,7 +288,7 @@ def test_attention_rows_sum_to_one_and_are_zero_on_padding(attention: str) -> No
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_a_query_with_nothing_to_read_gets_zeros(score: str) -> None:
+def test_a_query_with_nothing_to_read_gets_zeros(score: Any) -> None:
     attention = RecurrentAttention(6, score)
     query, memory = torch.randn(2, 3, 6, requires_grad=True), torch.randn(2, 4, 6)
     mask = torch.tensor([[False] * 4, [True] * 4])
@@ -337,7 +340,7 @@ def test_ties_share_exactly_the_matrices_they_name() -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_every_matrix_starts_xavier_uniform_and_every_bias_zero(cell: str) -> None:
+def test_every_matrix_starts_xavier_uniform_and_every_bias_zero(cell: Any) -> None:
     torch.manual_seed(0)
     width, gates = 64, 4 if cell == "lstm" else 3
     model = Recurrent(RecurrentConfig(200, 300, cell, layers=2, d_model=width))
@@ -356,7 +359,7 @@ def test_every_matrix_starts_xavier_uniform_and_every_bias_zero(cell: str) -> No
 
 @every_model
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_gradients_reach_every_parameter(cell: str, attention: str, bidirectional: bool) -> None:
+def test_gradients_reach_every_parameter(cell: Any, attention: Any, bidirectional: bool) -> None:
     model = copy.deepcopy(small(cell, attention, 2, bidirectional)).train()
     label_smoothed_loss(*model.training_states(BATCH))[0].backward()
     silent = [name for name, p in model.named_parameters() if p.grad is None or not bool(p.grad.any())]
@@ -364,7 +367,7 @@ def test_gradients_reach_every_parameter(cell: str, attention: str, bidirectiona
 
 
 @pytest.mark.parametrize("attention", ["none", "additive"])
-def test_padding_gets_no_gradient(attention: str) -> None:
+def test_padding_gets_no_gradient(attention: Any) -> None:
     model = copy.deepcopy(small("gru", attention))
     label_smoothed_loss(*model.training_states(BATCH))[0].backward()
     for embedding in (model.source_embedding, model.target_embedding):
@@ -382,7 +385,7 @@ def test_training_states_are_those_of_the_real_positions() -> None:
 
 
 @every_model
-def test_one_flat_vector_of_parameters_trains_the_model_as_its_own_would(cell: str, attention: str) -> None:
+def test_one_flat_vector_of_parameters_trains_the_model_as_its_own_would(cell: Any, attention: Any) -> None:
     plain = copy.deepcopy(small(cell, attention))
     model = copy.deepcopy(plain)
     before = plain(BATCH.source, BATCH.target_in, BATCH.source_mask)
@@ -403,7 +406,7 @@ def test_one_flat_vector_of_parameters_trains_the_model_as_its_own_would(cell: s
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_weights_by_name_make_the_same_model(cell: str) -> None:
+def test_weights_by_name_make_the_same_model(cell: Any) -> None:
     model = small(cell, "additive")
     fresh = Recurrent(model.config).eval()
     load_weights(fresh, named_weights(model), "the test")
@@ -411,7 +414,7 @@ def test_weights_by_name_make_the_same_model(cell: str) -> None:
 
 
 @every_model
-def test_half_precision_gives_nearly_the_same_loss_and_finite_gradients(cell: str, attention: str) -> None:
+def test_half_precision_gives_nearly_the_same_loss_and_finite_gradients(cell: Any, attention: Any) -> None:
     model = copy.deepcopy(small(cell, attention))
     exact = label_smoothed_loss(*model.training_states(BATCH))[0].item()
     with torch.autocast("cpu", torch.bfloat16):
@@ -425,7 +428,7 @@ def test_half_precision_gives_nearly_the_same_loss_and_finite_gradients(cell: st
 
 
 @every_model
-def test_batch_composition_never_changes_what_is_written(cell: str, attention: str) -> None:
+def test_batch_composition_never_changes_what_is_written(cell: Any, attention: Any) -> None:
     model, limits = small(cell, attention), Limits(BOS, EOS, PAD, max_extra=6)
 
     def both(source: Tensor, mask: Tensor) -> list[list[Any]]:
@@ -442,7 +445,7 @@ def test_batch_composition_never_changes_what_is_written(cell: str, attention: s
 
 @every_model
 @torch.no_grad()
-def test_a_hypothesis_has_the_log_probability_the_model_gives_it(cell: str, attention: str) -> None:
+def test_a_hypothesis_has_the_log_probability_the_model_gives_it(cell: Any, attention: Any) -> None:
     model = small(cell, attention)
     found = beam_search(model, BATCH.source, BATCH.source_mask, Limits(BOS, EOS, PAD, max_extra=50), beam=4)
     for i, (best,) in enumerate(found):
@@ -472,7 +475,7 @@ def fit(model: Recurrent, batches: list[Pairs], rate: float) -> None:
     model.eval()
 
 
-def learned(attention: str, cell: str, lengths: tuple[int, int], task: Callable[[list[int]], list[int]]) -> float:
+def learned(attention: Any, cell: Any, lengths: tuple[int, int], task: Callable[[list[int]], list[int]]) -> float:
     """Negative log-likelihood of a token of sentences never trained on, vocabulary 8."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
@@ -491,7 +494,7 @@ def learned(attention: str, cell: str, lengths: tuple[int, int], task: Callable[
 
 
 @pytest.mark.parametrize(("cell", "attention"), [("gru", "additive"), ("lstm", "dot")])
-def test_reversing_short_sentences_is_learned(cell: str, attention: str) -> None:
+def test_reversing_short_sentences_is_learned(cell: Any, attention: Any) -> None:
     assert learned(attention, cell, (1, 5), lambda row: row[::-1]) < 0.1
 
 

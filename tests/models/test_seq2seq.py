@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from heedful.decoding.search import Limits, greedy_search
 from heedful.errors import UsageError
-from heedful.models.seq2seq import READS, Seq2Seq, Seq2SeqConfig, make_model
+from heedful.models.seq2seq import Reads, Seq2Seq, Seq2SeqConfig, make_model
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
+
+READS = get_args(Reads)
 
 VOCAB = 17
 PAD, BOS, EOS = 0, 1, 2
@@ -199,7 +201,7 @@ def test_each_way_to_read_the_encoder_runs_and_says_something_else() -> None:
 
 @pytest.mark.parametrize("reads", READS)
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_gradients_reach_every_parameter_however_the_encoder_is_read(reads: str, norm: str) -> None:
+def test_gradients_reach_every_parameter_however_the_encoder_is_read(reads: str, norm: Any) -> None:
     torch.manual_seed(0)
     model = make_model(VOCAB, VOCAB, 16, layers=3, d_ff=16, heads=2, reads=reads, norm=norm)
     out = model(torch.tensor([[3, 4, 5, 6]]), torch.tensor([[1, 7, 8]]))
@@ -313,7 +315,7 @@ def random_sentences(how_many: int, shortest: int, longest: int, generator: torc
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_ten_random_pairs_are_learned_without_an_error(norm: str) -> None:
+def test_ten_random_pairs_are_learned_without_an_error(norm: Any) -> None:
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     sources, targets = random_sentences(10, 2, 7, generator), random_sentences(10, 2, 7, generator)
@@ -340,7 +342,7 @@ def test_copying_is_learned_and_holds_for_sentences_never_seen() -> None:
 
 
 @pytest.mark.parametrize("tie", ["all", "target", "none"])
-def test_embeddings_that_start_normal_are_as_large_as_the_positions_added_to_them(tie: str) -> None:
+def test_embeddings_that_start_normal_are_as_large_as_the_positions_added_to_them(tie: Any) -> None:
     torch.manual_seed(0)
     model = make_model(500, 500, 64, tie=tie, layers=1, heads=4, d_ff=64, dropout=0.0, embedding_start="normal")
     for embedding in (model.source_embedding, model.target_embedding):

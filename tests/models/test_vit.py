@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from heedful.errors import UsageError
 from heedful.models.vit import ViT, ViTConfig, cut_patches
 from heedful.nn.attention import keep_attention
-from heedful.nn.pooling import POOLINGS
+from heedful.nn.pooling import Pooling
+
+POOLINGS = get_args(Pooling)
 
 SIZES: dict[str, Any] = {"image_size": 8, "channels": 3, "patch": 2, "layers": 2, "d_model": 16, "d_ff": 32, "heads": 4}
 
 
 @cache
-def small(pooling: str) -> ViT:
+def small(pooling: Any) -> ViT:
     """A small random model in eval mode, with weights large enough that every part matters."""
     torch.manual_seed(0)
     model = ViT(ViTConfig(5, **SIZES, pooling=pooling)).eval()
@@ -48,7 +50,7 @@ def test_a_patch_is_its_own_part_of_the_image() -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_images_of_any_whole_number_of_patches_get_a_score_a_class(pooling: str) -> None:
+def test_images_of_any_whole_number_of_patches_get_a_score_a_class(pooling: Any) -> None:
     model = small(pooling)
     for height, width in ((8, 8), (2, 2), (4, 16), (10, 6)):
         images = torch.rand(3, 3, height, width)
@@ -58,7 +60,7 @@ def test_images_of_any_whole_number_of_patches_get_a_score_a_class(pooling: str)
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @torch.no_grad()
-def test_every_patch_its_place_and_no_neighbour_in_the_batch_matter(pooling: str) -> None:
+def test_every_patch_its_place_and_no_neighbour_in_the_batch_matter(pooling: Any) -> None:
     torch.manual_seed(1)
     model, images = small(pooling), torch.rand(4, 3, 8, 8)
     out = model(images)
@@ -145,7 +147,7 @@ def test_a_wrong_setting_is_named(wrong: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_a_small_model_learns_which_way_the_stripes_go(pooling: str) -> None:
+def test_a_small_model_learns_which_way_the_stripes_go(pooling: Any) -> None:
     torch.manual_seed(0)
     stripes = torch.tensor([0.0, 1.0]).repeat(4).expand(32, 1, 8, 8).clone()
     labels = torch.arange(32) % 2

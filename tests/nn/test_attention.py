@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from heedful.models.seq2seq import make_model
 from heedful.nn.attention import MultiHeadAttention, attention, fused_attention, keep_attention
 from heedful.nn.masks import causal_mask, over_keys, padding_mask
-from heedful.nn.positions import POSITIONS
+from heedful.nn.positions import PositionKind
+
+POSITIONS = get_args(PositionKind)
 
 TOLERANCE = 1e-5
 

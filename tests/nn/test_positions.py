@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,13 +12,15 @@ import torch
 from heedful.models.seq2seq import make_model
 from heedful.nn.masks import padding_mask
 from heedful.nn.positions import (
-    POSITIONS,
     LearnedPositions,
     LinearBias,
+    PositionKind,
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
 )
+
+POSITIONS = get_args(PositionKind)
 
 
 def by_formula(positions: int, d_model: int) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -29,7 +31,7 @@ def states_of(model: Bert, text: str, longest: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_vector_is_the_pooled_states_of_its_own_tokens(pooling: str, normalize: bool, model: Bert) -> None:
+def test_a_vector_is_the_pooled_states_of_its_own_tokens(pooling: Any, normalize: bool, model: Bert) -> None:
     found = Embedder(model, TOKENIZER, 20, pooling, normalize).embed(TEXTS)
     assert (found.shape, found.dtype) == ((5, 32), np.float32)
     for text, vector in zip(TEXTS, found, strict=True):
@@ -60,7 +62,7 @@ def test_embedding_uses_no_dropout_and_leaves_the_model_as_it_was(model: Bert) -
 
 def test_wrong_settings_are_named(model: Bert) -> None:
     with pytest.raises(UsageError, match="pooling must be one of mean, cls, not 'max'"):
-        Embedder(model, TOKENIZER, 32, "max")
+        Embedder(model, TOKENIZER, 32, "max")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="max_length 33 is more than the model's 32 positions"):
         Embedder(model, TOKENIZER, 33)
     with pytest.raises(UsageError, match="no score of its own"):

@@ -11,10 +11,10 @@ from torch import Tensor
 from heedful.errors import HeedfulError, did_you_mean
 from heedful.interop.links import Link, linear, read_linked, write_linked
 from heedful.interop.settings import Settings, refuse_settings, their_activation
-from heedful.models.bert import BertConfig
+from heedful.models.bert import BertConfig, Head
 
 # Their class → our head and task, and the name of the classifier's tensors.
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
     "BertModel": ("none", "embedding", ""),
     "BertForPreTraining": ("pretraining", "bert-pretraining", ""),
     "BertForMaskedLM": ("pretraining", "bert-pretraining", ""),

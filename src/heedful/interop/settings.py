@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import HeedfulError, did_you_mean
+from heedful.nn.feedforward import Activation
 
 # Their names of activations → ours. The first of each of ours is the one that is written.
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -60,7 +61,7 @@ class Settings:
         """A string."""
         return str(self.value(name, default, (str,), "a string"))
 
-    def activation(self, name: str, default: str) -> str:
+    def activation(self, name: str, default: str) -> Activation:
         """Our name of an activation."""
         theirs = self.word(name, default)
         if theirs not in ACTIVATIONS:

@@ -6,45 +6,47 @@ Shapes: B batch, L length, D d_model, N chosen positions. A model that answers q
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads, check_settings
+from heedful.models.checks import check_heads
 from heedful.models.model import Model, initialise_normal
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.feedforward import ACTIVATIONS
+from heedful.nn.feedforward import ACTIVATIONS, Activation
 from heedful.nn.layers import build_encoder
-from heedful.nn.pooling import POOLINGS, AttentionPooling, class_scores, first_token, mean_pooling
+from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
 from heedful.nn.positions import LearnedPositions
 from heedful.nn.residual import Dropout
+from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
-HEADS = ("none", "pretraining", "sequence", "token")
+Head = Literal["none", "pretraining", "sequence", "token"]
 
 
 @dataclass(frozen=True)
 class BertConfig:
     """Every setting of a BERT; the defaults are BERT-base."""
 
-    vocab: int
-    layers: int = 12
-    d_model: int = 768
-    d_ff: int = 3072
-    heads: int = 12
-    max_positions: int = 512
-    segments: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation: str = "gelu"
-    epsilon: float = 1e-12  # of every LayerNorm
-    head: str = "none"  # what stands on top: none, pretraining, sequence or token
-    classes: int = 0  # of the heads sequence and token; 1 for a number to predict
-    pooling: str = "cls"  # how a sequence becomes one vector: cls, mean or attention
+    vocab: Vocabulary
+    layers: Layers = setting(12, "encoder layers")
+    d_model: Width = setting(768, "width of the residual stream")
+    d_ff: Width = setting(3072, "width of the feed-forward network")
+    heads: Width = setting(12, "attention heads")
+    max_positions: Positions = setting(512, "longest input, in tokens")
+    segments: Width = setting(2, "kinds of segment")
+    dropout: Share = setting(0.1, "after embeddings and sub-layers")
+    attention_dropout: Share = setting(0.0, "of attention weights")
+    activation: Activation = setting("gelu", "of the feed-forward network")
+    epsilon: Epsilon = setting(1e-12, "of every LayerNorm")
+    head: Head = setting("none", "what stands on top: none, pretraining, sequence or token")
+    classes: Annotated[int, Interval(ge=0, le=10**7)] = setting(0, "of the heads sequence and token; 1 for a number to predict")
+    pooling: Pooling = setting("cls", "how a sequence becomes one vector: `cls`, `mean` or `attention`")
 
     def __post_init__(self) -> None:
-        counts = ("vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "segments")
-        check_settings(self, counts, {"activation": tuple(ACTIVATIONS), "head": HEADS, "pooling": POOLINGS})
+        check_fields(self)
         check_heads(self.d_model, self.heads)
         if self.head in ("sequence", "token") and self.classes < 1:
             raise UsageError(f"head={self.head} needs classes of at least 1, not {self.classes}")
@@ -57,7 +59,7 @@ class BertConfig:
 class MaskedLanguageHead(nn.Module):
     """LayerNorm(activation(x W + b)), scored against every token's embedding plus a bias of each token."""
 
-    def __init__(self, vocab: int, d_model: int, activation: str, epsilon: float) -> None:
+    def __init__(self, vocab: int, d_model: int, activation: Activation, epsilon: float) -> None:
         super().__init__()
         self.dense = nn.Linear(d_model, d_model)
         self.activation = ACTIVATIONS[activation]

@@ -13,38 +13,38 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads, check_settings
+from heedful.models.checks import check_heads
 from heedful.models.model import STD, Model, initialise_normal
 from heedful.nn.attention import KeyValueCache
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.feedforward import ACTIVATIONS
+from heedful.nn.feedforward import Activation
 from heedful.nn.layers import build_encoder
-from heedful.nn.positions import POSITIONS, absolute_positions, attention_positions
-from heedful.nn.residual import NORMS
+from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
+from heedful.nn.residual import Norm
+from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
 
 @dataclass(frozen=True)
 class GPTConfig:
     """Every setting of a GPT; the defaults are the smallest GPT-2."""
 
-    vocab: int
-    layers: int = 12
-    d_model: int = 768
-    d_ff: int = 3072
-    heads: int = 12
-    context: int = 1024  # positions kept while writing, and the most that learned positions know
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation: str = "gelu-tanh"
-    norm: str = "pre"
-    epsilon: float = 1e-5  # of every LayerNorm
-    positions: str = "learned"
-    max_distance: int = 32  # of relative positions
-    tie: bool = True  # one matrix for the embedding and the output
+    vocab: Vocabulary
+    layers: Layers = setting(12, "decoder layers")
+    d_model: Width = setting(768, "width of the residual stream")
+    d_ff: Width = setting(3072, "width of the feed-forward network")
+    heads: Width = setting(12, "attention heads")
+    context: Positions = setting(1024, "positions kept while writing, and the most that learned positions know")
+    dropout: Share = setting(0.1, "after embeddings and sub-layers")
+    attention_dropout: Share = setting(0.0, "of attention weights")
+    activation: Activation = setting("gelu-tanh", "of the feed-forward network")
+    norm: Norm = setting("pre", "LayerNorm before (`pre`) or after (`post`) each sub-layer")
+    epsilon: Epsilon = setting(1e-5, "of every LayerNorm")
+    positions: PositionKind = setting("learned", "how the model knows the order of tokens")
+    max_distance: Width = setting(32, "of relative positions")
+    tie: bool = setting(True, "one matrix for the embedding and the output")
 
     def __post_init__(self) -> None:
-        counts = ("vocab", "layers", "d_model", "d_ff", "heads", "context", "max_distance")
-        check_settings(self, counts, {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS})
+        check_fields(self)
         check_heads(self.d_model, self.heads)
         if self.positions == "rotary" and self.d_model // self.heads % 2:
             raise UsageError(f"rotary positions turn pairs of features: d_k {self.d_model // self.heads} must be even")

@@ -6,7 +6,7 @@ Shapes: B batch, L source length, T target length, D d_model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from heedful.errors import UsageError
 from heedful.models.model import Model
 
-TIES = ("all", "target", "none")
-STARTS = ("xavier", "normal")  # of embedding matrices
+Tie = Literal["all", "target", "none"]
+EmbeddingStart = Literal["xavier", "normal"]
 
 
 def check_tie(config: Any) -> None:
@@ -27,7 +27,7 @@ def check_tie(config: Any) -> None:
         )
 
 
-def new_matrix(vocabulary: int, d_model: int, start: str) -> nn.Parameter:
+def new_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Parameter:
     """An embedding matrix: Xavier uniform, or normal with a deviation of 1/√D, which × √D is as large as the positions."""
     weight = nn.Parameter(torch.empty(vocabulary, d_model))
     if start == "normal":

@@ -11,32 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_settings
-from heedful.models.pairs import STARTS, TIES, PairModel, check_tie, pair_matrices
+from heedful.models.pairs import EmbeddingStart, PairModel, Tie, check_tie, pair_matrices
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.recurrent import CELLS, SCORES, RecurrentDecoder, RecurrentEncoder, RecurrentState
-
-ATTENTIONS = ("none", *SCORES)
+from heedful.nn.recurrent import Cell, RecurrentDecoder, RecurrentEncoder, RecurrentState, Score
+from heedful.settings import Layers, Share, Vocabulary, Width, check_fields, setting
 
 
 @dataclass(frozen=True)
 class RecurrentConfig:
     """Every setting of a recurrent encoder–decoder."""
 
-    source_vocab: int
-    target_vocab: int
-    cell: str = "gru"
-    attention: str = "additive"  # how a decoder state scores an encoder state; none: only the final one is passed on
-    layers: int = 1  # of the encoder, and of the decoder
-    d_model: int = 256
-    bidirectional: bool = True  # the encoder: half of d_model reads from the left, half from the right
-    dropout: float = 0.1
-    tie: str = "none"  # which embeddings share a matrix with the output: all, target or none
-    embedding_start: str = "xavier"  # of fresh embeddings: xavier (uniform), or normal, larger
+    source_vocab: Vocabulary
+    target_vocab: Vocabulary
+    cell: Cell = setting("gru", "`gru` or `lstm`")
+    attention: Score = setting(
+        "additive", "how a decoder state scores an encoder state; with `none` only the encoder's final state is passed on"
+    )
+    layers: Layers = setting(1, "of the encoder, and of the decoder")
+    d_model: Width = setting(256, "width of embeddings and states")
+    bidirectional: bool = setting(True, "the encoder: half of d_model reads from the left, half from the right")
+    dropout: Share = setting(0.1, "after embeddings and states")
+    tie: Tie = setting("none", "which embeddings share a matrix with the output: `all`, `target` or `none`")
+    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (uniform), or `normal`, larger")
 
     def __post_init__(self) -> None:
-        counts = ("source_vocab", "target_vocab", "layers", "d_model")
-        check_settings(self, counts, {"cell": tuple(CELLS), "attention": ATTENTIONS, "tie": TIES, "embedding_start": STARTS})
+        check_fields(self)
         if self.bidirectional and self.d_model % 2:
             raise UsageError(f"bidirectional gives each direction half of d_model: {self.d_model} must be even")
         check_tie(self)

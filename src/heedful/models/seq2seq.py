@@ -6,54 +6,52 @@ Shapes: B batch, L source length, T target length, D d_model.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads, check_settings
-from heedful.models.pairs import STARTS, TIES, PairModel, check_tie, pair_matrices
+from heedful.models.checks import check_heads
+from heedful.models.pairs import EmbeddingStart, PairModel, Tie, check_tie, pair_matrices
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.feedforward import ACTIVATIONS, FeedForward
+from heedful.nn.feedforward import Activation, FeedForward
 from heedful.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, LayerCache, LayerMix
-from heedful.nn.positions import POSITIONS, absolute_positions, attention_positions
-from heedful.nn.residual import NORMS, Residual
+from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
+from heedful.nn.residual import Norm, Residual
+from heedful.settings import Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
-READS = ("last", "layerwise", "mix")
+Reads = Literal["last", "layerwise", "mix"]
 
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
     """Every setting of an encoder–decoder; the defaults are the paper's base model."""
 
-    source_vocab: int
-    target_vocab: int
-    layers: int = 6
-    decoder_layers: int | None = None  # None: as many as the encoder's
-    d_model: int = 512
-    d_ff: int = 2048
-    heads: int = 8
-    d_k: int | None = None  # None: d_model / heads
-    d_v: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation: str = "relu"
-    norm: str = "post"  # post (the paper) or pre
-    positions: str = "sinusoidal"
-    max_positions: int = 1024  # of learned positions
-    max_distance: int = 32  # of relative positions
-    tie: str = "all"  # which embeddings share a matrix with the output: all, target or none
-    scale_embedding: bool = True  # token embeddings × √D
-    embedding_start: str = "xavier"  # of fresh embeddings: xavier (uniform, the paper), or normal, larger
-    reads: str = "last"  # which encoder layers the decoder reads: last, layerwise or mix
+    source_vocab: Vocabulary
+    target_vocab: Vocabulary
+    layers: Layers = setting(6, "encoder layers, and decoder layers unless `decoder_layers` says otherwise")
+    decoder_layers: Layers | None = setting(None, "decoder layers; none: as many as the encoder's")
+    d_model: Width = setting(512, "width of the residual stream")
+    d_ff: Width = setting(2048, "width of the feed-forward network")
+    heads: Width = setting(8, "attention heads")
+    d_k: Width | None = setting(None, "width of a head's queries and keys; none: d_model / heads")
+    d_v: Width | None = setting(None, "width of a head's values; none: d_model / heads")
+    dropout: Share = setting(0.1, "after embeddings and sub-layers")
+    attention_dropout: Share = setting(0.0, "of attention weights")
+    activation: Activation = setting("relu", "of the feed-forward network")
+    norm: Norm = setting("post", "LayerNorm after each sub-layer (`post`, the paper) or before it (`pre`)")
+    positions: PositionKind = setting("sinusoidal", "how the model knows the order of tokens")
+    max_positions: Positions = setting(1024, "of learned positions")
+    max_distance: Width = setting(32, "of relative positions")
+    tie: Tie = setting("all", "which embeddings share a matrix with the output: `all`, `target` or `none`")
+    scale_embedding: bool = setting(True, "token embeddings × √d_model")
+    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (uniform, the paper), or `normal`, larger")
+    reads: Reads = setting("last", "which encoder layers the decoder reads: `last`, `layerwise` or `mix`")
 
     def __post_init__(self) -> None:
-        counts = ("source_vocab", "target_vocab", "layers", "d_model", "d_ff", "heads", "max_positions", "max_distance")
-        choices = {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS, "tie": TIES, "reads": READS}
-        choices["embedding_start"] = STARTS
-        check_settings(self, (*counts, "decoder_layers", "d_k", "d_v"), choices)
+        check_fields(self)
         if self.d_k is None or self.d_v is None:
             check_heads(self.d_model, self.heads)
         if self.positions == "rotary" and self.key_width % 2:
@@ -171,7 +169,7 @@ class Seq2Seq(PairModel):
         return self.project(states[:, -1])
 
 
-def make_model(input_vocab: int, output_vocab: int, d_model: int = 512, *, tie: str = "none", **settings: Any) -> Seq2Seq:
+def make_model(input_vocab: int, output_vocab: int, d_model: int = 512, *, tie: Tie = "none", **settings: Any) -> Seq2Seq:
     """A ready encoder–decoder with fresh weights.
 
     >>> model = make_model(input_vocab=10, output_vocab=10)

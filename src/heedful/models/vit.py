@@ -6,40 +6,44 @@ Shapes: B batch, C channels, H and W height and width, P patch side, N patches, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads, check_settings
+from heedful.models.checks import check_heads
 from heedful.models.model import Model, initialise_normal
-from heedful.nn.feedforward import ACTIVATIONS
+from heedful.nn.feedforward import Activation
 from heedful.nn.layers import build_encoder
-from heedful.nn.pooling import POOLINGS, AttentionPooling, class_scores, first_token, mean_pooling
+from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
 from heedful.nn.residual import Dropout
+from heedful.settings import Epsilon, Layers, Share, Width, check_fields, setting
+
+Pixels = Annotated[int, Interval(ge=1, le=16_384)]
 
 
 @dataclass(frozen=True)
 class ViTConfig:
     """Every setting of a Vision Transformer; the defaults are ViT-base with patches of 16."""
 
-    classes: int
-    image_size: int = 224  # side of the square the positions are learned for; other sizes are read too
-    channels: int = 3
-    patch: int = 16
-    layers: int = 12
-    d_model: int = 768
-    d_ff: int = 3072
-    heads: int = 12
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    activation: str = "gelu"
-    epsilon: float = 1e-12  # of every LayerNorm
-    pooling: str = "cls"  # how an image becomes one vector: cls, mean or attention
+    classes: Annotated[int, Interval(ge=1, le=10**7)]
+    image_size: Pixels = setting(224, "side of the square the positions are learned for; other sizes are read too")
+    channels: Annotated[int, Interval(ge=1, le=1024)] = setting(3, "3 is colour, 1 is grey")
+    patch: Pixels = setting(16, "side of a patch in pixels")
+    layers: Layers = setting(12, "encoder layers")
+    d_model: Width = setting(768, "width of the residual stream")
+    d_ff: Width = setting(3072, "width of the feed-forward network")
+    heads: Width = setting(12, "attention heads")
+    dropout: Share = setting(0.0, "after embeddings and sub-layers")
+    attention_dropout: Share = setting(0.0, "of attention weights")
+    activation: Activation = setting("gelu", "of the feed-forward network")
+    epsilon: Epsilon = setting(1e-12, "of every LayerNorm")
+    pooling: Pooling = setting("cls", "how an image becomes one vector: `cls`, `mean` or `attention`")
 
     def __post_init__(self) -> None:
-        counts = ("classes", "image_size", "channels", "patch", "layers", "d_model", "d_ff", "heads")
-        check_settings(self, counts, {"activation": tuple(ACTIVATIONS), "pooling": POOLINGS})
+        check_fields(self)
         check_heads(self.d_model, self.heads)
         if self.image_size % self.patch:
             raise UsageError(f"image_size {self.image_size} is not a multiple of patch {self.patch}")

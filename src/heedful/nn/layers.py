@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.attention import KeyValueCache, MultiHeadAttention
-from heedful.nn.feedforward import FeedForward
+from heedful.nn.feedforward import Activation, FeedForward
 from heedful.nn.masks import over_keys
 from heedful.nn.positions import AttentionPositions
-from heedful.nn.residual import Residual
+from heedful.nn.residual import Norm, Residual
 
 Wrap = Callable[[], Residual]
 
@@ -109,8 +109,8 @@ def build_encoder(
     *,
     dropout: float,
     attention_dropout: float,
-    activation: str,
-    norm: str,
+    activation: Activation,
+    norm: Norm,
     epsilon: float,
     positions: Callable[[], AttentionPositions | None] = lambda: None,
 ) -> Encoder:

@@ -5,13 +5,15 @@ Shapes: B batch, L length, D d_model, Q queries. A masked position never matters
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.masks import over_keys
 
-POOLINGS = ("cls", "mean", "attention")
+Pooling = Literal["cls", "mean", "attention"]
 
 
 def first_token(states: Tensor) -> Tensor:

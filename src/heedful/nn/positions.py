@@ -6,6 +6,7 @@ Shapes: B batch, H heads, L length, D d_model, K d_k.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -119,19 +120,17 @@ class RotaryPositions(AttentionPositions):
         return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
 
 
-ABSOLUTE = ("sinusoidal", "learned")
-IN_ATTENTION = ("linear-bias", "relative", "rotary")
-POSITIONS = (*ABSOLUTE, *IN_ATTENTION, "none")
+PositionKind = Literal["sinusoidal", "learned", "linear-bias", "relative", "rotary", "none"]
 
 
-def absolute_positions(kind: str, d_model: int, max_positions: int) -> SinusoidalPositions | LearnedPositions | None:
+def absolute_positions(kind: PositionKind, d_model: int, max_positions: int) -> SinusoidalPositions | LearnedPositions | None:
     """What is added to the embeddings, or None when positions are elsewhere."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)
     return LearnedPositions(d_model, max_positions) if kind == "learned" else None
 
 
-def attention_positions(kind: str, heads: int, d_k: int, max_distance: int) -> AttentionPositions | None:
+def attention_positions(kind: PositionKind, heads: int, d_k: int, max_distance: int) -> AttentionPositions | None:
     """What a self-attention does about positions, or None when they are in the embeddings."""
     if kind == "linear-bias":
         return LinearBias(heads)

@@ -6,14 +6,16 @@ Shapes: B batch, L source length, T target length, D d_model, N layers. Masks ar
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.nn.residual import Dropout
 
-CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
-SCORES = ("dot", "scaled-dot", "bilinear", "additive")
+Cell = Literal["gru", "lstm"]
+Score = Literal["none", "dot", "scaled-dot", "bilinear", "additive"]  # none: no attention at all
+CELLS: dict[Cell, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
 def matrix(width_in: int, width_out: int, parts: int = 1) -> nn.Linear:
@@ -24,7 +26,7 @@ def matrix(width_in: int, width_out: int, parts: int = 1) -> nn.Linear:
     return linear
 
 
-def recurrence(cell: str, width_in: int, width_out: int, layers: int = 1) -> nn.GRU | nn.LSTM:
+def recurrence(cell: Cell, width_in: int, width_out: int, layers: int = 1) -> nn.GRU | nn.LSTM:
     """Cells that read (B, L, width_in) from left to right and give (B, L, width_out).
 
     Xavier uniform on the matrices of every gate, biases zero.
@@ -58,7 +60,7 @@ def read(cells: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None = None) -
 class RecurrentEncoder(nn.Module):
     """N layers that read from left to right or, bidirectional, half of the width each way: h_j = [→h_j ; ←h_j]."""
 
-    def __init__(self, cell: str, d_model: int, layers: int, bidirectional: bool) -> None:
+    def __init__(self, cell: Cell, d_model: int, layers: int, bidirectional: bool) -> None:
         super().__init__()
         width = d_model // 2 if bidirectional else d_model
         self.rightward = nn.ModuleList(recurrence(cell, d_model, width) for _ in range(layers))
@@ -99,7 +101,7 @@ class RecurrentAttention(nn.Module):
     e_tj = score(s_t, h_j): dot s·h, scaled-dot s·h/√D, bilinear s W h, additive v·tanh(W_1 s + W_2 h).
     """
 
-    def __init__(self, d_model: int, score: str) -> None:
+    def __init__(self, d_model: int, score: Score) -> None:
         super().__init__()
         self.scale = math.sqrt(d_model) if score == "scaled-dot" else 1.0
         needs_key, needs_query = score in ("bilinear", "additive"), score == "additive"
@@ -156,7 +158,7 @@ class RecurrentDecoder(nn.Module):
     No layer reads a_t or ŝ_t of the step before, so that attention runs over a whole target at once.
     """
 
-    def __init__(self, cell: str, d_model: int, layers: int, attention: str, dropout: float) -> None:
+    def __init__(self, cell: Cell, d_model: int, layers: int, attention: Score, dropout: float) -> None:
         super().__init__()
         parts = 2 if cell == "lstm" else 1
         self.first = nn.ModuleList(matrix(d_model, parts * d_model, parts) for _ in range(layers))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-NORMS = ("post", "pre")
+Norm = Literal["post", "pre"]
 
 
 class Dropout(nn.Module):
@@ -54,7 +55,7 @@ class Dropout(nn.Module):
 class Residual(nn.Module):
     """Post-norm: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, d_model: int, dropout: float, norm: str, epsilon: float = 1e-5) -> None:
+    def __init__(self, d_model: int, dropout: float, norm: Norm, epsilon: float = 1e-5) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, epsilon)
         self.dropout = Dropout(dropout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,10 +15,10 @@ from heedful.data.corpus import Drops
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
+from heedful.settings import from_json
 from heedful.text import Tokenizer
 
-POOLINGS = ("mean", "cls")
-
+SentencePooling = Literal["mean", "cls"]
 NO_SCORE = "a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR"
 
 
@@ -28,12 +28,11 @@ class Embedder(EncoderPipeline):
     task: ClassVar[str] = "embedding"
 
     def __init__(
-        self, model: Bert, tokenizer: Tokenizer, max_length: int = 128, pooling: str = "mean", normalize: bool = True
+        self, model: Bert, tokenizer: Tokenizer, max_length: int = 128, pooling: SentencePooling = "mean", normalize: bool = True
     ) -> None:
         super().__init__(model, tokenizer, max_length)
-        if pooling not in POOLINGS:
-            raise UsageError(f"pooling must be one of {', '.join(POOLINGS)}, not '{pooling}'")
-        self.pooling, self.normalize = pooling, normalize
+        self.pooling: SentencePooling = from_json("pooling", SentencePooling, pooling)
+        self.normalize = normalize
 
     @classmethod
     def of(cls, pipeline: EncoderPipeline) -> Self:
