@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from heedful.data.corpus import Pair
+from heedful.data.parallel import Pair
 from heedful.data.prepare import load_prepared
 from heedful.evaluation import translation_scores
 from heedful.models import build_model

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.interop.huggingface import import_huggingface
 from heedful.training.processes import cores

@@ -27,7 +27,7 @@ from heedful.data.batches import (
     plan_epoch,
     special_ids,
 )
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.prepare import load_prepared, prepare
 from heedful.data.store import ParallelStore, write_store
 from heedful.recipes.jobs import PairSettings

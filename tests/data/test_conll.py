@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.conll import read_conll
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.errors import HeedfulError
 
 SENTENCES = [(["EU", "rejects", "German", "call"], ["B-ORG", "O", "B-MISC", "O"]), (["Peter", "#"], ["B-PER", "O"])]

@@ -12,9 +12,9 @@ from babel import Locale
 from babel.dates import DateTimeFormat
 
 from heedful.data.conll import read_conll
-from heedful.data.corpus import Drops
 from heedful.data.date_tags import generate_date_tags, tag_parts, write_date_tags
 from heedful.data.dates import LOCALES, split_of, usable_forms
+from heedful.data.drops import Drops
 
 Sentence = tuple[list[str], list[str]]
 

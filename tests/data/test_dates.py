@@ -12,7 +12,6 @@ import pytest
 from babel import Locale
 from babel.dates import get_date_format, parse_date
 
-from heedful.data.corpus import Pair, has_control
 from heedful.data.dates import (
     LOCALES,
     SPLITS,
@@ -23,6 +22,8 @@ from heedful.data.dates import (
     split_of,
     usable_forms,
 )
+from heedful.data.drops import has_control
+from heedful.data.parallel import Pair
 
 TAGGED = re.compile(r"<([\w-]+)> (.*)", re.DOTALL)
 NUMBER = re.compile(r"\d+")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.corpus import Drops
 from heedful.data.documents import read_documents, read_summaries
+from heedful.data.drops import Drops
 from heedful.errors import HeedfulError
 
 

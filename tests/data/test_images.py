@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.images import crop, fit_image, flip, mixup, read_digits, read_folder, read_image, to_floats
 from heedful.errors import HeedfulError
 

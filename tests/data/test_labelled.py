@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import real_data
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.errors import HeedfulError
 

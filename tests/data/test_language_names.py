@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from babel import Locale
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.data.language_names import LANGUAGES, labelled_names, names_in, write_language_names
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.corpus import Pair
+from heedful.data.parallel import Pair
 from heedful.data.prepare import Prepared, load_prepared, prepare
 from heedful.errors import HeedfulError, UsageError
 from heedful.recipes.jobs import PairSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.squad import Question, read_squad
 from heedful.errors import HeedfulError
 

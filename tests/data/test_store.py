@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.corpus import Drops, Pair
+from heedful.data.drops import Drops
+from heedful.data.parallel import Pair
 from heedful.data.store import ParallelStore, write_store
 from heedful.text import Tokenizer
 

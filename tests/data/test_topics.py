@@ -11,8 +11,8 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from heedful.data.corpus import Drops
 from heedful.data.documents import read_documents, read_summaries
+from heedful.data.drops import Drops
 from heedful.data.topics import (
     is_prose,
     split_sentences,

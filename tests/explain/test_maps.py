@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from conftest import TASKS, Trained, small_recipe
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.explain.maps import AttentionMap, attention_maps
 from heedful.explain.report import LONGEST, curve, middling, round_ticks
 from heedful.models.recurrent import Recurrent, RecurrentConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from conftest import Trained, write_images
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.errors import HeedfulError
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.classifier import Classifier

@@ -29,7 +29,7 @@ def answer(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Answer questions from a passage: of --passage, or of JSON lines with "question" and "passage"."""
-    from heedful.data.corpus import read_lines
+    from heedful.data.lines import read_lines
     from heedful.pipelines import load_pipeline
     from heedful.training.device import pick_device
 

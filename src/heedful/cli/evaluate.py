@@ -70,7 +70,8 @@ def evaluate(
 
 def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: Path | None) -> list[Any]:
     """The examples of a file, of a folder of images, or of the two aligned files of a translation."""
-    from heedful.data.corpus import Drops, read_aligned
+    from heedful.data.drops import Drops
+    from heedful.data.parallel import read_aligned
     from heedful.errors import HeedfulError, UsageError
 
     if pipeline.task == "translation" and source is not None and reference is not None:

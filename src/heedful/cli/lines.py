@@ -15,7 +15,7 @@ LINES = 256  # worked on together at most
 
 def groups_of_lines(text: Sequence[str] | None, input: Path | None) -> Iterator[list[str]]:
     """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they come."""
-    from heedful.data.corpus import open_text
+    from heedful.data.lines import open_text
     from heedful.errors import UsageError
 
     if text and input:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.corpus import Drops, has_control, read_lines
-from heedful.data.reading import at_least_one
+from heedful.data.drops import LONGEST_TEXT, Drops, at_least_one, has_control
+from heedful.data.lines import read_lines
 
 TAG = re.compile(r"O|[BIES]-\S+")
 
@@ -15,7 +15,7 @@ TAG = re.compile(r"O|[BIES]-\S+")
 def read_conll(path: Path, drops: Drops) -> Iterator[tuple[list[str], list[str]]]:
     """Every usable sentence as (words, tags), in order; the others are counted in `drops`.
 
-    A word a line: its first column is the word, its last the tag, tabs or spaces between; a blank line ends a sentence.
+    One word per line: its first column is the word, its last the tag, tabs or spaces between; a blank line ends a sentence.
     `-DOCSTART-` lines and comments (`# …` without the columns of a word) are passed over.
     """
     yield from at_least_one(_sentences(path, drops), "sentence", path, drops)
@@ -65,4 +65,6 @@ def _fault(columns: list[str], width: int, where: str) -> tuple[str, str] | None
         return f"with a number of columns other than {width}", where
     if any(has_control(column) for column in columns):
         return "with control characters", where
+    if any(len(column) > LONGEST_TEXT for column in columns):
+        return f"with a word of more than {LONGEST_TEXT:,} characters", where
     return None

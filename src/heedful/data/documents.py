@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.corpus import Drops, Pair, has_control, read_json_lines, read_lines
-from heedful.data.reading import at_least_one, is_broken
+from heedful.data.drops import LONGEST_DOCUMENT, Drops, at_least_one, reason_to_drop
+from heedful.data.lines import read_lines
+from heedful.data.parallel import Pair, read_json_lines
 
 
 def read_documents(path: Path, drops: Drops) -> Iterator[list[str]]:
-    """Every document as its lines, in order: a sentence a line, a blank line between documents."""
+    """Every document as its lines, in order: one sentence per line, a blank line between documents."""
     yield from at_least_one(_documents(path, drops), "document", path, drops)
 
 
 def _documents(path: Path, drops: Drops) -> Iterator[list[str]]:
     lines: list[str] = []
     for number, line in enumerate(read_lines(path), 1):
-        if has_control(line):
-            drops.add("with control characters", f"{path.name} line {number}")
+        reason = reason_to_drop(line) if line.strip() else None
+        if reason:
+            drops.add(reason, f"{path.name} line {number}")
         elif line.strip():
             lines.append(line.strip())
         elif lines:
@@ -35,9 +37,8 @@ def read_summaries(path: Path, drops: Drops) -> Iterator[Pair]:
 
 def _summaries(path: Path, drops: Drops) -> Iterator[Pair]:
     for where, (document, summary) in read_json_lines(path, drops, ("document", "summary")):
-        if not document.strip() or not summary.strip():
-            drops.add("empty", where)
-        elif is_broken(document) or is_broken(summary):
-            drops.add("with control characters", where)
+        reason = reason_to_drop(document, summary, longest=LONGEST_DOCUMENT)
+        if reason:
+            drops.add(reason, where)
         else:
             yield document, summary

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.prepare import Reporter, prepare_once
 from heedful.data.splits import hash_of
 from heedful.data.store import Rows, write_rows

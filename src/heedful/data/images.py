@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.splits import hash_of
 from heedful.errors import HeedfulError
 

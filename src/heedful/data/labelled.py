@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.corpus import Drops, read_json_rows, read_lines, whole_text
-from heedful.data.reading import at_least_one, is_broken
+from heedful.data.drops import Drops, at_least_one, reason_to_drop, whole_text
+from heedful.data.lines import read_json_rows, read_lines
 from heedful.errors import HeedfulError
 
 TEXT_NAMES = ("text", "sentence")  # of a column; GLUE calls it the second
@@ -31,12 +31,9 @@ def read_labelled(path: Path, drops: Drops) -> Iterator[tuple[str, str]]:
 
 def _usable(rows: Iterator[tuple[str, str, str]], drops: Drops) -> Iterator[tuple[str, str]]:
     for where, text, label in rows:
-        if not text.strip():
-            drops.add("empty", where)
-        elif not label.strip():
-            drops.add("without a label", where)
-        elif is_broken(text) or is_broken(label):
-            drops.add("with control characters", where)
+        reason = reason_to_drop(text) or (reason_to_drop(text, label) if label.strip() else "without a label")
+        if reason:
+            drops.add(reason, where)
         else:
             yield text, label.strip()
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from heedful.data.corpus import has_control
+from heedful.data.drops import has_control
 from heedful.data.splits import families, hash_of, write_splits
 
 LANGUAGES = "ar bg cs da de en es fa fi fr hi hr hu id it ja mr nb nl pl pt ro ru sk sv tr uk ur vi zh".split()

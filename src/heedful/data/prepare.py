@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from heedful.data.corpus import Drops, Pair, ParallelFiles
 from heedful.data.dates import generate_dates, language_tags
+from heedful.data.drops import Drops
+from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
 from heedful.files import sync

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.data.corpus import Drops, read_lines, whole_text
-from heedful.data.reading import at_least_one, is_broken
+from heedful.data.drops import LONGEST_DOCUMENT, Drops, at_least_one, reason_to_drop, whole_text
+from heedful.data.lines import read_lines
 from heedful.errors import HeedfulError
 
 
@@ -65,10 +65,8 @@ def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | 
     name, question, given = entry.get("id"), entry.get("question"), entry.get("answers")
     if not isinstance(name, (str, int)) or not isinstance(question, str) or not isinstance(context, str):
         drops.add('without "id", "question" and "context"', where)
-    elif not question.strip() or not context.strip():
-        drops.add("empty", where)
-    elif is_broken(question) or is_broken(context):
-        drops.add("with control characters", where)
+    elif reason := reason_to_drop(question, context, longest=LONGEST_DOCUMENT):
+        drops.add(reason, where)
     elif not isinstance(given, list) or not given:
         drops.add("without an answer", where)
     else:

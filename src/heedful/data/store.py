@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.corpus import Drops, Pair
+from heedful.data.drops import Drops
+from heedful.data.parallel import Pair
 from heedful.text import Tokenizer
 
 STRIDE = 64  # sequences between two whose place in the file is remembered

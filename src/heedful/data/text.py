@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.corpus import read_lines
+from heedful.data.lines import read_lines
 
 BLOCK = 1 << 16  # characters, about
 
 
 def blocks_of(path: Path) -> Iterator[str]:
-    """A file's text in pieces. A piece ends with a line, and before one that begins with a visible character: there no
-    tokenizer would make one token of both sides."""
+    """A file's text in pieces that a tokenizer may take one by one: no token would span two of them.
+
+    A piece ends with a line, and before one that begins with a visible character; a very long line is cut at spaces.
+    """
     lines: list[str] = []
     size = 0
-    for line in read_lines(path):
-        if size >= BLOCK and line[:1].strip():
+    for line in _short_lines(path):
+        if size >= BLOCK and (line[:1].strip() or (lines and not lines[-1].endswith("\n"))):
             yield "".join(lines)
             lines, size = [], 0
-        lines.append(f"{line}\n")
-        size += len(line) + 1
+        lines.append(line)
+        size += len(line)
     if lines:
         yield "".join(lines)
+
+
+def _short_lines(path: Path) -> Iterator[str]:
+    """The lines of a file with their ends. One that is longer than a block is cut before a space, or where it must be."""
+    for line in read_lines(path, markup=True):
+        start = 0
+        while len(line) - start > BLOCK:
+            end = line.rfind(" ", start + BLOCK // 2, start + BLOCK)
+            end = end if end > 0 else start + BLOCK
+            yield line[start:end]
+            start = end
+        yield f"{line[start:]}\n"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.squad import Question, read_squad
 from heedful.data.words import split_words
 from heedful.evaluation import span_scores

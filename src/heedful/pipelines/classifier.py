@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.evaluation import classification_scores
 from heedful.models.bert import Bert

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.errors import HeedfulError, UsageError
 from heedful.files import write_text, write_whole
 from heedful.models import KINDS, build_model, config_class, kind_of

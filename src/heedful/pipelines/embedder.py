@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline

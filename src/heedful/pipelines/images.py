@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.images import Pixels, read_folder, read_image, to_floats
 from heedful.evaluation import classification_scores, top_scores
 from heedful.models.vit import ViT

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.data.corpus import Drops
 from heedful.data.documents import read_documents
+from heedful.data.drops import Drops
 from heedful.errors import HeedfulError, UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.data.conll import read_conll
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.words import split_words
 from heedful.evaluation import tag_scores
 from heedful.models.bert import Bert

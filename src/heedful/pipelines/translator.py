@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from heedful.data.batches import SpecialIds, collate, frame, special_ids
-from heedful.data.corpus import Drops, ParallelFiles
 from heedful.data.documents import read_summaries
+from heedful.data.drops import Drops
+from heedful.data.parallel import ParallelFiles
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import UsageError
 from heedful.evaluation import summary_scores, translation_scores

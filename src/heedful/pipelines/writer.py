@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.text import blocks_of
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import UsageError

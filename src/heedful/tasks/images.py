@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from heedful.data.batches import Indices, Position, TensorBatch, deal_batches
-from heedful.data.corpus import Drops
+from heedful.data.drops import Drops
 from heedful.data.images import LabelledImages, crop, flip, mixup, read_digits, read_folder, to_floats
 from heedful.data.prepare import Reporter, prepare_once
 from heedful.data.splits import hash_of

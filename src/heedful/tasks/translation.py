@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from heedful.data.batches import Batch, BpeDropout, Position, batches_from, special_ids
-from heedful.data.corpus import Drops, Pair
 from heedful.data.documents import read_summaries
+from heedful.data.drops import Drops
+from heedful.data.parallel import Pair
 from heedful.data.prepare import Reporter, load_prepared, prepare, prepare_once, write_pairs
 from heedful.data.topics import write_topic_summaries
 from heedful.errors import UsageError

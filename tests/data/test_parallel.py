@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.corpus import Drops, Pair, ParallelFiles, read_lines
+from heedful.data.drops import Drops
+from heedful.data.lines import read_lines
+from heedful.data.parallel import Pair, ParallelFiles
 from heedful.errors import HeedfulError
 
 PAIRS: list[Pair] = [
@@ -133,23 +135,24 @@ def test_a_damaged_gzip_file_is_named(damage: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_invalid_utf8_names_file_line_and_byte(zipped: bool, tmp_path: Path) -> None:
-    path = write(tmp_path / "latin.txt", "gut\nschön\n".encode("latin-1"), zipped)
+def test_a_single_line_of_invalid_utf8_is_named_with_its_byte(zipped: bool, tmp_path: Path) -> None:
+    content = "gut\nschön\n".encode("latin-1") + "größer\nkälter\n".encode()
+    path = write(tmp_path / "latin.txt", content, zipped)
     message = error_of(ParallelFiles(path, path))
-    assert f"{path} line 2 is not valid UTF-8 (byte 4 is 0xf6)" in message
+    assert message == f"{path} line 2 is not valid UTF-8 (byte 4 is 0xf6); mend or remove that line"
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 def test_utf16_is_recognised(codec: str, tmp_path: Path) -> None:
     path = write(tmp_path / "windows.txt", "\ufeffschön\nund gut\n".encode(codec))
-    assert error_of(ParallelFiles(path, path)) == f"{path} is UTF-16; save it as UTF-8"
+    assert error_of(ParallelFiles(path, path)).startswith(
+        f"{path} is not UTF-8; it looks like UTF-16. Convert it: iconv -f UTF-16"
+    )
 
 
 def test_utf16_without_a_mark_never_becomes_text(tmp_path: Path) -> None:
     path = write(tmp_path / "windows.tsv", "one\ttwo\nthree\tfour\n".encode("utf-16-le"))
-    pairs, drops = read(ParallelFiles(path))
-    assert pairs == []
-    assert sum(drops.counts.values()) == 3
+    assert f"{path} is not UTF-8; it looks like UTF-16LE" in error_of(ParallelFiles(path))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,0 +1,75 @@
+"""Parallel text: two aligned files, one TSV or one JSONL of pairs, plain or gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from heedful.data.drops import Drops, reason_to_drop, whole_text
+from heedful.data.lines import read_json_rows, read_lines
+from heedful.errors import HeedfulError
+
+Pair = tuple[str, str]
+
+
+def read_aligned(source: Path, target: Path) -> Iterator[tuple[str, Pair]]:
+    """Pairs of two files, line by line, each with where it stands."""
+    sources, targets = read_lines(source), read_lines(target)
+    for number, (left, right) in enumerate(zip_longest(sources, targets), 1):
+        if left is None or right is None:
+            done, rest = number - 1, number + sum(1 for _ in (targets if left is None else sources))
+            lines = (done, rest) if left is None else (rest, done)
+            raise HeedfulError(
+                f"{source} has {lines[0]:,} lines but {target} has {lines[1]:,}; they must be aligned line by line"
+            )
+        yield f"{source.name} line {number}", (left, right)
+
+
+def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
+    """Pairs of a TSV: source, tab, target."""
+    for number, line in enumerate(read_lines(path), 1):
+        where = f"{path.name} line {number}"
+        columns = line.split("\t")
+        if len(columns) != 2:
+            drops.add("with a number of columns other than 2", where)
+            continue
+        yield where, (columns[0], columns[1])
+
+
+def read_json_lines(path: Path, drops: Drops, keys: Pair = ("source", "target")) -> Iterator[tuple[str, Pair]]:
+    """Pairs of a JSONL file: one object per line with the strings "source" and "target", or those of other `keys`."""
+    for where, row in read_json_rows(path, drops):
+        pair = (row.get(keys[0]), row.get(keys[1])) if isinstance(row, dict) else (None, None)
+        if not isinstance(pair[0], str) or not isinstance(pair[1], str):
+            drops.add(f'without the strings "{keys[0]}" and "{keys[1]}"', where)
+            continue
+        yield where, (whole_text(pair[0]), whole_text(pair[1]))
+
+
+@dataclass(frozen=True)
+class ParallelFiles:
+    """Where a parallel corpus is: two aligned files, or one file of pairs."""
+
+    source: Path
+    target: Path | None = None  # None: `source` is a TSV or JSONL of pairs
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.source] if self.target is None else [self.source, self.target]
+
+    def read(self, drops: Drops) -> Iterator[Pair]:
+        """Every usable pair, in order; the others are counted in `drops`."""
+        if self.target is not None:
+            rows = read_aligned(self.source, self.target)
+        elif {".jsonl", ".json"} & {suffix.lower() for suffix in self.source.suffixes}:
+            rows = read_json_lines(self.source, drops)
+        else:
+            rows = read_table(self.source, drops)
+        for where, (source, target) in rows:
+            reason = reason_to_drop(source, target)
+            if reason:
+                drops.add(reason, where)
+            else:
+                yield source, target
