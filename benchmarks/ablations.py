@@ -24,9 +24,9 @@ from typing import Any
 from attention_matters import file_of
 from heedful.data.splits import hash_of
 from heedful.errors import UsageError
+from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.recipes import Recipe, load_recipe
-from heedful.tasks import task_class
-from heedful.training.screen import Silence
+from heedful.runtime.screen import Silence
 from measuring import Transcript, heedful_facts, watch_heedful
 
 AS_SHIPPED = "as shipped"
@@ -101,7 +101,7 @@ def prepared(recipe: Recipe, folder: Path) -> Path:
     """The data of a recipe, made once for all that have the same text, tokenizer and seed."""
     made_of = {"data": vars(recipe.data), "tokenizer": vars(recipe.tokenizer), "seed": recipe.training.seed}
     data = folder / f"data-{hash_of(json.dumps(made_of)):016x}"
-    task_class(recipe.task).prepare(recipe, data, Silence())
+    ALL_JOBS[recipe.task].task_class.prepare(recipe, data, Silence())
     return data
 
 

@@ -37,10 +37,10 @@ from heedful.evaluation import translation_scores
 from heedful.models import build_model
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe
+from heedful.runtime.run_log import read_metrics
+from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
 from heedful.text import Tokenizer
-from heedful.training.log import read_metrics
-from heedful.training.screen import Silence
 from measuring import Transcript, heedful_facts, watch_heedful
 
 PARTS = 5  # of the test set, by length

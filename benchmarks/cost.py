@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.data.batches import Batch, Position, SpecialIds, collate
+from heedful.data.batches import Position
+from heedful.data.framing import Batch, SpecialIds, collate
 from heedful.recipes import Recipe, load_recipe
+from heedful.runtime.processes import Processes
+from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
 from heedful.tasks.translation import TranslationTask
-from heedful.training.processes import Processes
-from heedful.training.screen import Silence
 from heedful.training.trainer import Trainer, Window
 from measuring import Transcript, counted, watch
 from train_speed import flops_per_token

@@ -26,9 +26,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from heedful.recipes import Recipe, load_recipe
+from heedful.runtime.processes import cores
+from heedful.runtime.screen import Silence
 from heedful.tasks.language_model import LanguageModelTask
-from heedful.training.processes import cores
-from heedful.training.screen import Silence
 from measuring import (
     Transcript,
     adamw,

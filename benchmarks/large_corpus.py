@@ -34,10 +34,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.batches import POOL, Position, batches_from, special_ids
+from heedful.data.batches import POOL, Position, batches_from
+from heedful.data.framing import special_ids
 from heedful.data.prepare import load_prepared
 from heedful.recipes import load_recipe
-from heedful.training.log import read_metrics
+from heedful.runtime.run_log import read_metrics
 from measuring import Transcript, read_process, with_children
 
 WORDS = 30_000  # of each language

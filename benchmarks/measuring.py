@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from heedful.pipelines import load_pipeline
-from heedful.training.log import read_metrics
-from heedful.training.processes import cores
+from heedful.runtime.processes import cores
+from heedful.runtime.run_log import read_metrics
 
 BUSY = 0.5  # load before a benchmark begins, above which its speeds are not to be trusted
 

@@ -25,12 +25,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from heedful.data.batches import Batch, Position, SpecialIds, special_ids
+from heedful.data.batches import Position
+from heedful.data.framing import Batch, SpecialIds, special_ids
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
 from heedful.recipes import load_recipe
+from heedful.runtime.processes import cores
 from heedful.tasks.translation import TranslationTask
-from heedful.training.processes import cores
 
 LABEL_SMOOTHING, CLIP, BETAS, EPSILON = 0.1, 1.0, (0.9, 0.98), 1e-9
 LONGEST = 512  # tokens, for the libraries that must know before

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.training.log import read_metrics
+from heedful.runtime.run_log import read_metrics
 from measuring import Transcript, counted
 
 SCORES = (35.0, 38.0, 40.0, 41.0)

@@ -38,15 +38,15 @@ from typing import Any
 import torch
 
 from attention_matters import file_of
-from heedful.data.batches import Batch
+from heedful.data.framing import Batch
 from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe
+from heedful.runtime.device import cpu_has_bf16
+from heedful.runtime.processes import cores
+from heedful.runtime.run_log import read_metrics
+from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
-from heedful.training.device import cpu_has_bf16
-from heedful.training.log import read_metrics
-from heedful.training.processes import cores
-from heedful.training.screen import Silence
 from measuring import PeakMemory, Transcript, counted, medians, watch
 from peers import PEERS, first_batches, missing_modules, parameters_of
 

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 
 from heedful.data.images import LabelledImages, crop, read_digits, to_floats
 from heedful.recipes import Recipe, load_recipe
-from heedful.training.processes import cores
+from heedful.runtime.processes import cores
 from measuring import (
     Transcript,
     adamw,

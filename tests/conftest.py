@@ -160,8 +160,8 @@ def small_recipe(task: str, folder: Path, *overrides: str) -> Recipe:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """The run directory of a small model of a job, trained when it is first asked for."""
+    from heedful.runtime.screen import Silence
     from heedful.training.run import train
-    from heedful.training.screen import Silence
 
     folder = tmp_path_factory.mktemp("jobs")
 

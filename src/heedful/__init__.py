@@ -2,8 +2,8 @@
 
 >>> import heedful
 >>> translator = heedful.load("runs/dates/best")            # doctest: +SKIP
->>> translator.translate(["15. November 2026"], beam=4)     # doctest: +SKIP
-['2026-11-15']
+>>> translator.translate("15. November 2026", beam=4)       # doctest: +SKIP
+'2026-11-15'
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load(folder: str | Path, device: str = "auto") -> Any:
     What it can do depends on its job: `translate`, `generate`, `fill`, `embed`, `classify`, `tag`, `answer`.
     """
     from heedful.pipelines import load_pipeline
-    from heedful.training.device import pick_device
+    from heedful.runtime.device import pick_device
 
     return load_pipeline(folder, pick_device(device))
 

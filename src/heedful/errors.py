@@ -18,6 +18,14 @@ class Stopped(HeedfulError):
         self.signal = signal
 
 
+class InputError(HeedfulError):
+    """One of several inputs cannot be used; the others can (exit code 1)."""
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index  # of the input among those given
+
+
 class UsageError(HeedfulError):
     """The request itself was wrong: an unknown name, a value out of range (exit code 2)."""
 

@@ -45,7 +45,7 @@ def hints(settings: Any) -> dict[str, Any]:
 
 def from_json(name: str, hint: Any, value: Any) -> Any:
     """A value from TOML or JSON, checked against a field's type and range; "none" stands for None, which TOML lacks."""
-    kind, optional, _, _ = _parts(hint)
+    kind, optional, _, _ = parts_of(hint)
     if optional and (value is None or value == "none"):
         return None
     if kind is list and not (isinstance(value, Sequence) and all(isinstance(entry, str) for entry in value)):
@@ -76,7 +76,7 @@ def check_arguments(call: Callable[..., object], given: Mapping[str, Any]) -> di
 
 def from_text(name: str, hint: Any, text: str) -> Any:
     """A value from the command line."""
-    kind, optional, _, _ = _parts(hint)
+    kind, optional, _, _ = parts_of(hint)
     if optional and text.lower() in ("", "none"):
         return None
     try:
@@ -89,7 +89,7 @@ def from_text(name: str, hint: Any, text: str) -> Any:
 
 
 def _in_range(name: str, hint: Any, value: Any) -> Any:
-    _, _, interval, choices = _parts(hint)
+    _, _, interval, choices = parts_of(hint)
     if choices and value not in choices:
         raise UsageError(
             f"{name} must be one of {', '.join(str(choice) for choice in choices if choice)}, not '{_short(str(value))}'"
@@ -108,14 +108,14 @@ def _in_range(name: str, hint: Any, value: Any) -> Any:
     return value
 
 
-def _parts(hint: Any) -> tuple[Any, bool, Any, tuple[Any, ...]]:
+def parts_of(hint: Any) -> tuple[Any, bool, Any, tuple[Any, ...]]:
     """(type, may be None, range, choices) of a field's type."""
     interval = None
     if typing.get_origin(hint) is Annotated:
         interval = next((part for part in hint.__metadata__ if isinstance(part, Interval)), None)
         hint = hint.__origin__
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        kind, _, inner, choices = _parts(next(part for part in typing.get_args(hint) if part is not type(None)))
+        kind, _, inner, choices = parts_of(next(part for part in typing.get_args(hint) if part is not type(None)))
         return kind, True, interval or inner, choices
     if typing.get_origin(hint) in (list, Sequence):
         return list, False, None, ()

@@ -21,12 +21,12 @@ import torch
 from torch.nn.functional import pad
 
 from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides, parameters_of, spread
-from heedful.data.batches import Batch, SpecialIds, collate
+from heedful.data.framing import Batch, SpecialIds, collate
 from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe
+from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
-from heedful.training.screen import Silence
 from measuring import added_up, beside_peers, medians, memory_with_children, resident_bytes, with_children
 from peers import PEERS, Peer, loss_of, missing_modules
 from peers import parameters_of as learned_by

@@ -103,7 +103,7 @@ def test_help_lists_every_verb() -> None:
     assert all(f" {verb} " in out for verb in VERBS)
 
 
-@pytest.mark.parametrize("arguments", [["translat"], ["recipes", "--frobnicate"], ["train"], ["translate", "x", "--beam", "0"]])
+@pytest.mark.parametrize("arguments", [["translat"], ["recipes", "--frobnicate"], ["train"], ["translate", "x", "--beam", "two"]])
 def test_an_impossible_request_exits_with_2(arguments: list[str]) -> None:
     out, err = heedful(*arguments, code=2)
     assert out == ""
@@ -285,7 +285,8 @@ def test_a_run_directory_is_taken_for_its_best_model(model: Path, inside: Run) -
 def test_a_run_that_was_never_validated_says_so(tmp_path: Path, sentence_of: Failure) -> None:
     assert sentence_of("translate", tmp_path, "text") == f"{tmp_path} is not a model directory: it has no config.json"
     (tmp_path / "recipe.toml").touch()
-    assert sentence_of("translate", tmp_path, "text").endswith("has no config.json; the run has not been validated yet")
+    said = sentence_of("translate", tmp_path, "text")
+    assert said.endswith(f"the run has not been validated yet, `heedful finish {tmp_path}` makes a model of it")
 
 
 def test_text_and_a_file_at_once_are_refused(model: Path, sentence_of: Failure) -> None:

@@ -18,7 +18,8 @@ import pytest
 from conftest import TASKS as JOBS
 from conftest import Trained, write_examples, write_pairs
 from heedful.cli import VERBS, main
-from heedful.pipelines import TASKS, load_pipeline
+from heedful.jobs.registry import JOBS as ALL_JOBS
+from heedful.pipelines import load_pipeline
 from heedful.pipelines.embedder import Embedder
 
 PASSAGE = "Person 1a lives in Oslo. Person 1b lives in Rome."
@@ -138,7 +139,7 @@ def test_fill_gives_guesses_for_every_mask(trained: Trained, run: Run) -> None:
     masked, lines, rows = rows_of("fill", trained, run)
     found = [[[(g["token"], g["probability"]) for g in place] for place in row["masks"]] for row in rows]
     assert [len(places) for places in found] == [1, 1, 2]
-    for mine, theirs in zip(found, masked.fill(lines, 2), strict=True):
+    for mine, theirs in zip(found, masked.fill(lines, top=2), strict=True):
         assert [[token for token, _ in place] for place in mine] == [[token for token, _ in place] for place in theirs]
         assert all(0 < p < 1 for place in mine for _, p in place)
 
@@ -146,7 +147,7 @@ def test_fill_gives_guesses_for_every_mask(trained: Trained, run: Run) -> None:
 def test_classify_gives_labels_with_probabilities(trained: Trained, run: Run) -> None:
     classifier, lines, rows = rows_of("classify", trained, run)
     assert [[entry["label"] for entry in row["labels"]] for row in rows] == [
-        [label for label, _ in found] for found in classifier.classify(lines, 3)
+        [label for label, _ in found] for found in classifier.classify(lines, top=3)
     ]
     said = run("classify", trained("classification"), lines[0])[0]
     label, probability = classifier.classify(lines)[0][0]
@@ -233,11 +234,11 @@ def test_no_lines_are_no_vectors(trained: Trained, run: Run, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("verb", NEEDS)
 def test_a_model_of_the_wrong_kind_is_refused_in_words(verb: str, trained: Trained, run: Run) -> None:
-    needed = " or ".join(TASKS[name][0] for name in NEEDS[verb])
+    needed = " or ".join(ALL_JOBS[name].what for name in NEEDS[verb])
     for task in JOBS:
         if task not in NEEDS[verb]:
             out, err = run(verb, trained(task), "text", code=1)
-            assert err == f"error: {trained(task)} is {TASKS[task][0]}; `{verb}` needs {needed}\n"
+            assert err == f"error: {trained(task)} is {ALL_JOBS[task].what}; `{verb}` needs {needed}\n"
             assert out == ""
 
 

@@ -15,25 +15,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from conftest import real_data
-from heedful.data.batches import (
-    POOL,
-    Batch,
-    BpeDropout,
-    Position,
-    Prefetch,
-    SpecialIds,
-    batches_from,
-    collate,
-    plan_epoch,
-    special_ids,
-)
+from heedful.data.batches import POOL, Position, Prefetch, batches_from, plan_epoch
+from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.drops import Drops
+from heedful.data.framing import Batch, SpecialIds, collate, special_ids
 from heedful.data.prepare import load_prepared, prepare
 from heedful.data.store import ParallelStore, write_store
-from heedful.recipes.jobs import PairSettings
+from heedful.jobs.data import PairSettings
 from heedful.recipes.settings import TokenizerSettings
+from heedful.runtime.screen import Silence
 from heedful.text import Tokenizer
-from heedful.training.screen import Silence
 
 BYTES = Tokenizer.train("byte", [], 0)
 SPECIAL = SpecialIds(source_pad=0, source_eos=1, target_pad=2, target_bos=3, target_eos=4)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from heedful.data.parallel import Pair
 from heedful.data.prepare import Prepared, load_prepared, prepare
 from heedful.errors import HeedfulError, UsageError
-from heedful.recipes.jobs import PairSettings
+from heedful.jobs.data import PairSettings
 from heedful.recipes.settings import TokenizerSettings
 from heedful.text import Tokenizer
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, write_pairs
+from heedful.jobs.registry import TRAINABLE as JOBS
 from heedful.models import KINDS, config_class
 from heedful.models.presets import PRESETS
 from heedful.recipes import load_recipe
-from heedful.recipes.jobs import JOBS
 from heedful.recipes.recipe import ORIGIN, SECTIONS
 
 ROOT = Path(__file__).parents[2]

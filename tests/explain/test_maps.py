@@ -81,10 +81,10 @@ def examples_of(task: str, run: Path, folder: Path) -> list[Any]:
     if task == "image-classification":
         pipeline = load_pipeline(run)
         return list(pipeline.read_examples(Path(small_recipe(task, folder).data.train), Drops()))
+    from heedful.jobs.registry import JOBS as ALL_JOBS
     from heedful.recipes import load_recipe
-    from heedful.tasks import task_class
 
-    return list(task_class(task)(load_recipe(str(run / "recipe.toml")), run / "data").valid)
+    return list(ALL_JOBS[task].task_class(load_recipe(str(run / "recipe.toml")), run / "data").valid)
 
 
 @pytest.mark.parametrize("task", TASKS)

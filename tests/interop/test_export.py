@@ -12,12 +12,13 @@ from interop_models import TEXTS, batch, shake
 
 from heedful.errors import HeedfulError
 from heedful.interop import export_huggingface, import_huggingface
+from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.models import build_model
 from heedful.models.bert import BertConfig
 from heedful.models.gpt import GPTConfig
 from heedful.models.recurrent import RecurrentConfig
 from heedful.models.seq2seq import Seq2SeqConfig
-from heedful.pipelines import load_pipeline, pipeline_class
+from heedful.pipelines import load_pipeline
 from heedful.text import Tokenizer
 
 SIZES: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 24, "heads": 4}
@@ -34,7 +35,7 @@ def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: Any, tok
     target = tokenizer if joint else Tokenizer.train("wordpiece", TEXTS, 280)
     config = Seq2SeqConfig(tokenizer.size, target.size, tie=tie if joint else "target", **SIZES)
     tokenizers = {"tokenizer": tokenizer} if joint else {"tokenizer": tokenizer, "target_tokenizer": target}
-    translator = pipeline_class("translation").assemble(shake(build_model(config), 1), tokenizers, {"max_extra": 9})
+    translator: Any = ALL_JOBS["translation"].pipeline_class.assemble(shake(build_model(config), 1), tokenizers, {"max_extra": 9})
     translator.save(tmp_path / "ours", "# A card")
     export_huggingface(tmp_path / "ours", tmp_path / "out")
 
@@ -55,7 +56,9 @@ def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: Any, tok
 def test_a_classifier_says_the_same_in_transformers(tokenizer: Tokenizer, tmp_path: Path) -> None:
     config = BertConfig(tokenizer.size, head="sequence", classes=3, max_positions=90, **SIZES)
     settings = {"labels": ["a", "b", "c"], "max_length": 40}
-    classifier = pipeline_class("classification").assemble(shake(build_model(config), 2), {"tokenizer": tokenizer}, settings)
+    classifier: Any = ALL_JOBS["classification"].pipeline_class.assemble(
+        shake(build_model(config), 2), {"tokenizer": tokenizer}, settings
+    )
     classifier.save(tmp_path / "ours")
     export_huggingface(tmp_path / "ours", tmp_path / "out")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
@@ -70,7 +73,7 @@ def test_a_classifier_says_the_same_in_transformers(tokenizer: Tokenizer, tmp_pa
 @torch.no_grad()
 def test_a_language_model_says_the_same_in_transformers_and_comes_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
     config = GPTConfig(tokenizer.size, context=40, tie=False, **SIZES)
-    writer = pipeline_class("language-model").assemble(shake(build_model(config), 3), {"tokenizer": tokenizer}, {})
+    writer: Any = ALL_JOBS["language-model"].pipeline_class.assemble(shake(build_model(config), 3), {"tokenizer": tokenizer}, {})
     writer.save(tmp_path / "ours")
     export_huggingface(tmp_path / "ours", tmp_path / "out")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
@@ -87,7 +90,7 @@ def test_a_language_model_says_the_same_in_transformers_and_comes_back(tokenizer
 
 def test_a_recurrent_model_is_not_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = build_model(RecurrentConfig(tokenizer.size, tokenizer.size, d_model=8))
-    pipeline_class("translation").assemble(model, {"tokenizer": tokenizer}, {}).save(tmp_path / "ours")
+    ALL_JOBS["translation"].pipeline_class.assemble(model, {"tokenizer": tokenizer}, {}).save(tmp_path / "ours")
     with pytest.raises(HeedfulError, match="ours is a recurrent model, which Hugging Face's library does not have"):
         export_huggingface(tmp_path / "ours", tmp_path / "out")
     assert not (tmp_path / "out").exists()

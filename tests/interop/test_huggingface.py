@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_every_missing_extra_and_misshapen_tensor_is_listed_by_its_own_name(fold
         [
             "missing bert.encoder.layer.0.attention.self.key.weight",
             "missing classifier.bias",
-            "unexpected bert.encoder.layer.7.output.dense.bias",
+            "unknown bert.encoder.layer.7.output.dense.bias",
             "bert.embeddings.LayerNorm.weight is [13] and should be [12]",
             "bert.encoder.layer.1.attention.self.value.weight is [12, 10] and should be [12, 12]",
             "bert.encoder.layer.1.output.dense.bias holds int8, not floating-point numbers",
@@ -107,9 +108,9 @@ def test_a_directory_without_weights_or_configuration_is_refused(folder: Path, t
 
 def test_other_types_of_model_are_named(folder: Path) -> None:
     change_config(folder, model_type="gpt_2")
-    assert "is a model of type 'gpt_2', which heedful does not read; did you mean 'gpt2'?" in refused(folder)
+    assert "is a model of type 'gpt_2', which heedful does not read; it reads bert, gpt2, marian, vit" in refused(folder)
     change_config(folder, model_type="t5")
-    assert "is a model of type 't5', which heedful does not read; known: bert, gpt2, marian, vit" in refused(folder)
+    assert "is a model of type 't5', which heedful does not read; it reads bert, gpt2, marian, vit" in refused(folder)
     change_config(folder, model_type=None)
     assert "is a model of type 'None'" in refused(folder)
 
@@ -118,7 +119,7 @@ def test_a_configuration_of_another_model_than_the_weights_is_refused(folder: Pa
     change_config(folder, model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=12, n_layer=1, n_head=3, n_positions=30)
     said = refused(folder)
     assert "missing wte.weight" in said
-    assert "unexpected bert.embeddings.word_embeddings.weight" in said
+    assert re.search(r"; and \d+ more$", said), "a list that nobody can read is cut"
 
 
 def test_weights_in_several_files_are_read(folder: Path, tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_wrong_index_of_files_is_refused(folder: Path, tmp_path: Path) -> None
         index.write_text(json.dumps({"weight_map": listed}))
         assert f"{index} does not say which file of its folder each tensor is in" in refused(folder)
     index.write_text(json.dumps({"weight_map": {"a": "gone.safetensors"}}))
-    assert f"{folder}/gone.safetensors is not a whole safetensors file" in refused(folder)
+    assert f"there is no {folder}/gone.safetensors" in refused(folder)
 
 
 def test_a_vocabulary_larger_than_the_model_is_refused(folder: Path) -> None:

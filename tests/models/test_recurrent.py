@@ -23,7 +23,7 @@ from heedful.models.weights import load_weights, named_weights
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 from heedful.nn.recurrent import CELLS, RecurrentAttention, RecurrentEncoder, Score
-from heedful.training.processes import Processes
+from heedful.runtime.processes import Processes
 from heedful.training.weights import FlatWeights
 
 ATTENTIONS = get_args(Score)

@@ -13,17 +13,17 @@ import pytest
 import heedful
 from conftest import TASKS as JOBS
 from conftest import Trained
-from heedful.errors import HeedfulError, UsageError
-from heedful.pipelines import TASKS, load_pipeline, pipeline_class
-from heedful.pipelines.directory import by_budget, find_directory
+from heedful.errors import HeedfulError
+from heedful.jobs.registry import JOBS as ALL_JOBS
+from heedful.pipelines import load_pipeline
 from heedful.pipelines.embedder import Embedder
+from heedful.pipelines.pipeline import by_budget, find_directory
 from heedful.recipes import load_recipe
-from heedful.tasks import task_class
 
 
 def held_out(task: str, run: Path) -> list[Any]:
     """The validation examples of a run."""
-    return list(task_class(task)(load_recipe(str(run / "recipe.toml")), run / "data").valid)
+    return list(ALL_JOBS[task].task_class(load_recipe(str(run / "recipe.toml")), run / "data").valid)
 
 
 def close(one: Any, other: Any) -> bool:
@@ -40,7 +40,7 @@ def test_a_saved_model_says_the_same(task: str, trained: Trained, tmp_path: Path
     said = pipeline.predict(examples)
     pipeline.save(tmp_path / "again")
     again = load_pipeline(tmp_path / "again")
-    assert type(again) is type(pipeline) is pipeline_class(task)
+    assert type(again) is type(pipeline) is ALL_JOBS[task].pipeline_class
     assert again.predict(examples) == said
     assert again.settings == pipeline.settings
     assert again.model.config == pipeline.model.config
@@ -93,8 +93,8 @@ def test_a_run_stands_for_its_best_model(trained: Trained) -> None:
 def test_a_class_loads_no_model_of_another_job(task: str, trained: Trained) -> None:
     other = JOBS[(JOBS.index(task) + 1) % len(JOBS)]
     with pytest.raises(HeedfulError) as caught:
-        pipeline_class(other).load(trained(task))
-    assert str(caught.value) == f"{trained(task) / 'best'} is {TASKS[task][0]}, not {TASKS[other][0]}"
+        ALL_JOBS[other].pipeline_class.load(trained(task))
+    assert str(caught.value) == f"{trained(task) / 'best'} is {ALL_JOBS[task].what}, not {ALL_JOBS[other].what}"
 
 
 def test_a_hugging_face_directory_is_told_how_it_can_be_used(tmp_path: Path) -> None:
@@ -130,15 +130,18 @@ def test_a_missing_file_is_named(name: str, trained: Trained, tmp_path: Path) ->
         load_pipeline(folder)
 
 
-def test_a_list_is_asked_for_where_one_text_is_given(trained: Trained) -> None:
+def test_one_text_gives_one_answer_and_a_list_gives_a_list(trained: Trained) -> None:
     for call in (
+        load_pipeline(trained("translation")).translate,
         load_pipeline(trained("classification")).classify,
         load_pipeline(trained("language-model")).generate,
-        load_pipeline(trained("summarization")).translate,
+        load_pipeline(trained("summarization")).summarize,
+        load_pipeline(trained("tagging")).tag,
+        load_pipeline(trained("bert-pretraining")).fill,
         Embedder.of(load_pipeline(trained("tagging"))).embed,
     ):
-        with pytest.raises(UsageError, match="in brackets"):
-            call("one text")
+        text = "the [MASK] is over 7"
+        assert np.array_equal(np.array(call(text), dtype=object), np.array(call([text])[0], dtype=object))
 
 
 def test_batches_keep_to_their_budget_and_lose_nothing() -> None:

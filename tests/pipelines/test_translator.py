@@ -7,10 +7,11 @@ import torch
 
 from conftest import Trained
 from heedful.pipelines import load_pipeline
-from heedful.pipelines.translator import Summarizer, Translator
+from heedful.pipelines.summarizer import Summarizer
+from heedful.pipelines.translator import Translator
 from heedful.recipes import load_recipe
+from heedful.runtime.screen import Silence
 from heedful.training.run import train
-from heedful.training.screen import Silence
 
 
 @pytest.fixture(scope="module")

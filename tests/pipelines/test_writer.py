@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 import torch
 
+from heedful.data.text_windows import text_windows
 from heedful.models.gpt import GPT, GPTConfig
-from heedful.pipelines.writer import Writer, windows_of
+from heedful.pipelines.writer import Writer
 from heedful.text import Tokenizer
 
 TEXT = "the sun is over the river, und der Fluß liegt unter der Sonne.\n" * 3
@@ -66,7 +67,7 @@ def test_the_same_seed_draws_the_same_and_another_draws_another(writer: Writer) 
 def test_windows_predict_every_token_exactly_once(text: str, context: int, writer: Writer) -> None:
     tokenizer = writer.tokenizer
     whole = [tokenizer.eos, *tokenizer.encode(text), tokenizer.eos]
-    windows = windows_of(text, tokenizer, context)
+    windows = text_windows(text, tokenizer, context)
     assert [token for ids, _ in windows for token in ids[1:]] == whole[1:]
     assert all(2 <= len(ids) <= context + 1 for ids, _ in windows)
     assert all(before[0][-1] == after[0][0] for before, after in pairwise(windows))
@@ -76,7 +77,7 @@ def test_windows_predict_every_token_exactly_once(text: str, context: int, write
 
 
 def test_a_window_s_likelihood_is_the_model_s(writer: Writer) -> None:
-    windows = windows_of(TEXT, writer.tokenizer, 24)
+    windows = text_windows(TEXT, writer.tokenizer, 24)
     for (ids, _), (nll, count, _) in zip(windows, writer.predict(windows), strict=True):
         chances = writer.model(torch.tensor([ids[:-1]]))[0].detach()
         right = chances.gather(1, torch.tensor(ids[1:])[:, None])
@@ -85,7 +86,7 @@ def test_a_window_s_likelihood_is_the_model_s(writer: Writer) -> None:
 
 
 def test_bits_per_byte_and_perplexity_tell_the_same(writer: Writer) -> None:
-    windows = windows_of(TEXT, writer.tokenizer, 24)
+    windows = text_windows(TEXT, writer.tokenizer, 24)
     scores = writer.scores(windows, writer.predict(windows))
     tokens, size = len(writer.tokenizer.encode(TEXT)) + 1, len(TEXT.encode())
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
@@ -95,12 +96,12 @@ def test_bits_per_byte_and_perplexity_tell_the_same(writer: Writer) -> None:
 
 def test_predicting_leaves_a_model_in_training_as_it_was(writer: Writer) -> None:
     writer.model.train()
-    writer.predict(windows_of("the sun", writer.tokenizer, 24))
+    writer.predict(text_windows("the sun", writer.tokenizer, 24))
     assert writer.model.training
     writer.model.eval()
 
 
 def test_samples_show_how_a_text_goes_on_and_how_the_model_would(writer: Writer) -> None:
-    windows = windows_of(TEXT, writer.tokenizer, 24)
+    windows = text_windows(TEXT, writer.tokenizer, 24)
     for sample in writer.samples(windows, []):
         assert sample["input"] + sample["reference"] in TEXT

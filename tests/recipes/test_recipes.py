@@ -10,11 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.jobs.data import PairSettings
+from heedful.jobs.registry import TRAINABLE as JOBS
 from heedful.models import config_class
 from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve, shipped_recipes
-from heedful.recipes.jobs import JOBS, PairSettings
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
 
 OF_PAIRS = sorted(name for name, preset in PRESETS.items() if preset.kind in JOBS["translation"].kinds)

@@ -16,15 +16,16 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import heedful as package
 from conftest import Command, write_pairs
-from heedful.data.batches import Batch, Position
+from heedful.data.batches import Position
+from heedful.data.framing import Batch
 from heedful.errors import HeedfulError
 from heedful.models.seq2seq import Seq2Seq
 from heedful.recipes import load_recipe
+from heedful.runtime.processes import Processes
+from heedful.runtime.run_log import read_metrics
+from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
-from heedful.training.log import read_metrics
-from heedful.training.processes import Processes
 from heedful.training.run import train
-from heedful.training.screen import Silence
 from heedful.training.trainer import PERSISTENT, Trainer, Window
 from heedful.training.weights import FlatWeights
 
@@ -43,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, heedful: Command) -> Path:
     files = [f"data.source={source.name}", f"data.target={target.name}"]
     done = heedful("train", "translation", *files, *SMALL, "--run", "runs/own", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert re.search(r"step 50/500  loss \d+\.\d+  [\d,]+ tokens/s  ETA \d+:\d\d", done.stdout)
+    assert re.search(r"step 50/500  loss \d+\.\d+  [\d,]+ tokens/s  \d+ (s|min .*) left", done.stdout)
     assert "held out for validation" in done.stdout
     return folder / "runs" / "own"
 
@@ -72,8 +73,7 @@ def test_tensorboard_reads_the_curves(trained: Path) -> None:
 def test_the_trained_model_translates_what_it_has_never_seen(trained: Path, heedful: Command) -> None:
     translator = package.load(str(trained / "best"))
     assert translator.translate(["1 2 3", "", "9 0 9 8"], beam=4) == ["three two one", "", "eight nine zero nine"]
-    with pytest.raises(HeedfulError, match="list of texts"):
-        translator.translate("1 2 3")
+    assert translator.translate("1 2 3") == "three two one"
     said = heedful("translate", trained / "final", "4 5 6")
     assert said.stdout == "six five four\n"
 
@@ -167,7 +167,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(
 
 
 def test_a_loss_that_stays_not_finite_stops_with_advice(pairs: tuple[Path, Path], tmp_path: Path) -> None:
-    overrides = ["training.learning_rate=1e30", "training.clip=0", "training.warmup=1", "training.schedule=constant"]
+    overrides = ["training.learning_rate=100", "training.clip=0", "training.warmup=1", "training.schedule=constant"]
     trainer, _ = trainer_of(pairs, tmp_path, *overrides, f"training.steps={PERSISTENT * 3}")
     with pytest.raises(HeedfulError, match=r"lower training\.learning_rate"):
         trainer.train(None, lambda scores: None)

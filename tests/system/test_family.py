@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Command, sentences, write_examples
+from heedful.runtime.run_log import read_metrics
 from heedful.training.checkpoint import list_checkpoints
-from heedful.training.log import read_metrics
 
 SETTINGS = [
     "model.d_model=32", "model.d_ff=64", "model.layers=2", "model.heads=2", "model.context=32", "model.dropout=0.1",

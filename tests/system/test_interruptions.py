@@ -43,6 +43,7 @@ def start(arguments: list[str], **options: object) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background shell has it ignored
         **options,
     )
 
@@ -149,8 +150,9 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
     wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     said, _ = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "run the same command again to continue" in said
+    assert process.returncode == 128 + signal.SIGINT
+    assert "The same command continues it" in said
+    assert "rror" not in said
     assert "Traceback" not in said
     stopped = re.search(r"stopped at step (\d+)", said)
     assert stopped
@@ -265,8 +267,8 @@ def test_a_run_continues_with_another_number_of_workers(
     wait_until(lambda: len(list_checkpoints(run / "checkpoints")) >= 2)
     process.send_signal(signal.SIGTERM)  # as a cluster does before it takes the machine away
     said, _ = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "saved; run the same command again to continue" in said
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "saved. The same command continues it" in said
     again = heedful(*command(pairs, run, then))
     assert again.returncode == 0, again.stderr
     assert "continuing from step" in again.stdout
@@ -276,12 +278,23 @@ def test_workers_end_in_peace(reference: Reference) -> None:
     assert (reference(2)[0] / "worker-1.log").read_text() == ""
 
 
-def test_the_final_model_is_the_mean_of_the_last_checkpoints(reference: Reference) -> None:
-    run, _ = reference(1)
-    flats = [load_checkpoint(path)[0]["weights"].double() for _, path in list_checkpoints(run / "checkpoints")]
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(
+    reference: Reference, pairs: tuple[Path, Path], heedful: Command, tmp_path: Path
+) -> None:
+    """Those of a run killed before its end and continued: what it averages is deleted when it is finished."""
+    run = tmp_path / "run"
+    process = start(command(pairs, run, 1))
+    wait_until(lambda: bool(list_checkpoints(run / "checkpoints")) and list_checkpoints(run / "checkpoints")[-1][0] == STEPS)
+    process.send_signal(signal.SIGSTOP)
+    kept = tmp_path / "kept"
+    shutil.copytree(run / "checkpoints", kept)
+    process.send_signal(signal.SIGCONT)
+    process.communicate()
+    assert len(list_checkpoints(run / "checkpoints")) == 1
+    flats = [load_checkpoint(path)[0]["weights"].double() for _, path in list_checkpoints(kept)]
     assert len(flats) == 3
     final = load_file(run / "final" / "model.safetensors")
-    layout = load_checkpoint(list_checkpoints(run / "checkpoints")[0][1])[1]
+    layout = load_checkpoint(list_checkpoints(kept)[0][1])[1]
     flat = torch.cat([final[name].flatten() for name in layout])
     assert torch.equal(flat, (sum(flats, torch.zeros(())) / 3).float())
 

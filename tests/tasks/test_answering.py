@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from conftest import CITIES, small_recipe
 from heedful.data.batches import Position
-from heedful.pipelines.answerer import windows_of
+from heedful.data.question_windows import question_windows
+from heedful.runtime.screen import Silence
 from heedful.tasks.answering import AnsweringTask, answer_tokens
 from heedful.text import Tokenizer
-from heedful.training.screen import Silence
 
 PASSAGE = "Ångström lived in Uppsala, where he measured light; in 1868 he published a great map of the sun's spectrum."
 QUESTION = "Where did Ångström live?"
@@ -27,7 +27,7 @@ TOKENIZERS = {
 @pytest.mark.parametrize("answer", ["Uppsala", "1868", "Ångström", "the sun's spectrum", "light; in"])
 def test_the_tokens_of_an_answer_lead_back_to_its_text(kind: str, answer: str) -> None:
     tokenizer, start = TOKENIZERS[kind], PASSAGE.index(answer)
-    (window,) = windows_of([(QUESTION, PASSAGE)], tokenizer, 400, 10)
+    (window,) = question_windows([(QUESTION, PASSAGE)], tokenizer, 400, 10)
     first, last = answer_tokens(window, start, start + len(answer))
     row = [tokenizer.bos, *window.ids, tokenizer.eos]
     assert row[window.begin - 1] == tokenizer.eos
@@ -49,7 +49,7 @@ def test_windows_together_hold_the_whole_passage_and_overlap_as_asked(
     tokenizer = TOKENIZERS[kind]
     passage = " ".join((PASSAGE.split() * 7)[:words])
     ids, offsets = tokenizer.encode_with_offsets(passage)
-    windows = list(windows_of([(QUESTION, passage)], tokenizer, max_length, stride))
+    windows = list(question_windows([(QUESTION, passage)], tokenizer, max_length, stride))
     asked = windows[0].first
     room = max_length - 3 - asked
     covered = 0
@@ -68,7 +68,7 @@ def test_windows_together_hold_the_whole_passage_and_overlap_as_asked(
 @pytest.mark.parametrize("answer", ["Uppsala", "spectrum", "Ångström lived"])
 def test_every_answer_that_fits_stands_whole_in_a_window_of_a_long_passage(answer: str) -> None:
     tokenizer, start = TOKENIZERS["wordpiece"], PASSAGE.index(answer)
-    windows = list(windows_of([(QUESTION, PASSAGE)], tokenizer, 18, 4))
+    windows = list(question_windows([(QUESTION, PASSAGE)], tokenizer, 18, 4))
     assert len(windows) > 2
     found = [answer_tokens(window, start, start + len(answer)) for window in windows]
     inside = [(window, place) for window, place in zip(windows, found, strict=True) if place != (0, 0)]
@@ -80,7 +80,7 @@ def test_every_answer_that_fits_stands_whole_in_a_window_of_a_long_passage(answe
 
 
 def test_an_answer_cut_in_two_is_no_answer_of_that_window() -> None:
-    (window,) = list(windows_of([(QUESTION, PASSAGE)], TOKENIZERS["char"], 60, 0))[:1]
+    (window,) = list(question_windows([(QUESTION, PASSAGE)], TOKENIZERS["char"], 60, 0))[:1]
     edge = window.offsets[-1][1]
     assert answer_tokens(window, edge - 3, edge) != (0, 0)
     assert answer_tokens(window, edge - 3, edge + 3) == (0, 0)

@@ -11,8 +11,8 @@ import torch
 from conftest import small_recipe, write_images
 from heedful.errors import HeedfulError, UsageError
 from heedful.recipes import load_recipe
+from heedful.runtime.screen import Silence
 from heedful.tasks.images import ImageTask
-from heedful.training.screen import Silence
 
 EVERY = np.arange(0, 48, 4)  # of both classes
 

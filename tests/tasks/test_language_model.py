@@ -13,8 +13,8 @@ from conftest import sentences, small_recipe
 from heedful.data.batches import Position
 from heedful.errors import HeedfulError
 from heedful.recipes import Recipe, load_recipe
+from heedful.runtime.screen import Silence
 from heedful.tasks.language_model import LanguageModelTask, TextBatch
-from heedful.training.screen import Silence
 
 
 def made(recipe: Recipe, folder: Path) -> LanguageModelTask:

@@ -10,12 +10,13 @@ import torch
 
 from conftest import THINGS, small_recipe
 from heedful.data.batches import Position
+from heedful.data.masking import mask_tokens
+from heedful.data.sentence_pairs import chunks_of, pairs_of
 from heedful.errors import HeedfulError
-from heedful.pipelines.masked import chunks_of, hide, pairs_of
 from heedful.recipes import load_recipe
+from heedful.runtime.screen import Silence
 from heedful.tasks.pretraining import PretrainingBatch, PretrainingTask
 from heedful.text import Tokenizer
-from heedful.training.screen import Silence
 
 WORDS = [f"{first}{last}" for first in "bcdfghjklm" for last in "aeiou"]
 TOKENIZER = Tokenizer.train("wordpiece", [" ".join(WORDS)] * 3, 200, masked=True)
@@ -35,7 +36,7 @@ def test_fifteen_per_cent_are_hidden_as_the_paper_says() -> None:
     masked = changed = kept = total = 0
     first, second = TEXT[:400], TEXT[400:800]
     for _ in range(50):
-        row, where, answers = hide((first, second, True), TOKENIZER, 0.15, TOKENIZER.size, chance)
+        row, where, answers = mask_tokens((first, second, True), TOKENIZER, 0.15, TOKENIZER.size, chance)
         original = np.array([*first, TOKENIZER.eos, *second])
         assert np.array_equal(answers, original[where])
         assert np.array_equal(row[~where], original[~where])
@@ -52,7 +53,7 @@ def test_fifteen_per_cent_are_hidden_as_the_paper_says() -> None:
 
 def test_every_token_has_the_same_chance_to_be_hidden() -> None:
     chance = np.random.default_rng(0)
-    hidden = [hide((TEXT[:10], TEXT[10:20], True), TOKENIZER, 0.15, TOKENIZER.size, chance)[1] for _ in range(2000)]
+    hidden = [mask_tokens((TEXT[:10], TEXT[10:20], True), TOKENIZER, 0.15, TOKENIZER.size, chance)[1] for _ in range(2000)]
     counts = np.stack(hidden).sum(0)
     assert counts[10] == 0
     np.testing.assert_allclose(np.delete(counts, 10) / 2000, 3 / 20, atol=0.035)
@@ -61,13 +62,13 @@ def test_every_token_has_the_same_chance_to_be_hidden() -> None:
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_at_least_one_token_is_hidden(length: int) -> None:
     for share in (0.0, 0.15):
-        _, where, answers = hide((TEXT[:length], [], True), TOKENIZER, share, TOKENIZER.size)
+        _, where, answers = mask_tokens((TEXT[:length], [], True), TOKENIZER, share, TOKENIZER.size)
         assert where.sum() == len(answers) == 1
 
 
 def test_without_a_generator_the_same_texts_are_hidden_alike_and_others_are_not() -> None:
     one, again, other = (
-        hide((TEXT[at : at + 30], TEXT[:5], True), TOKENIZER, 0.15, TOKENIZER.size)[1] for at in (0, 0, 7)
+        mask_tokens((TEXT[at : at + 30], TEXT[:5], True), TOKENIZER, 0.15, TOKENIZER.size)[1] for at in (0, 0, 7)
     )  # fmt: skip
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
@@ -166,6 +167,13 @@ def test_one_document_is_not_enough(tmp_path: Path) -> None:
     path = write_documents(tmp_path / "one.txt", 2, 4)  # one of the two is held out
     recipe = load_recipe("bert-pretraining", [f"data.train={path}", "tokenizer.size=200"])
     with pytest.raises(HeedfulError, match="one document is not enough"):
+        PretrainingTask.prepare(recipe, tmp_path / "data", Silence())
+
+
+def test_text_without_blank_lines_is_told_of_them(tmp_path: Path) -> None:
+    path = write_documents(tmp_path / "one.txt", 1, 40)
+    recipe = load_recipe("bert-pretraining", [f"data.train={path}", "tokenizer.size=200"])
+    with pytest.raises(HeedfulError, match=r"one.txt is a single document of 40 lines, because it has no blank lines; put one"):
         PretrainingTask.prepare(recipe, tmp_path / "data", Silence())
 
 

@@ -11,8 +11,8 @@ import torch
 
 from conftest import small_recipe
 from heedful.data.batches import Position
+from heedful.runtime.screen import Silence
 from heedful.tasks.tagging import NO_LABEL, TaggingTask
-from heedful.training.screen import Silence
 
 
 @pytest.fixture(scope="module")

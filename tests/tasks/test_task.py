@@ -15,14 +15,14 @@ from safetensors.torch import load_file
 from conftest import TASKS, Trained, small_recipe, write_examples, write_pairs
 from heedful.data.batches import Position
 from heedful.errors import HeedfulError
+from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.models.weights import named_weights
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe
-from heedful.tasks import task_class
+from heedful.runtime.processes import Processes
+from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
-from heedful.training.processes import Processes
 from heedful.training.run import train
-from heedful.training.screen import Silence
 
 Made = Callable[..., Task]
 
@@ -36,8 +36,8 @@ def task_of(tmp_path_factory: pytest.TempPathFactory) -> Made:
         if (name, *overrides) not in made:
             folder = tmp_path_factory.mktemp(name)
             recipe = small_recipe(name, folder, *overrides)
-            task_class(name).prepare(recipe, folder / "data", Silence())
-            made[name, *overrides] = task_class(name)(recipe, folder / "data")
+            ALL_JOBS[name].task_class.prepare(recipe, folder / "data", Silence())
+            made[name, *overrides] = ALL_JOBS[name].task_class(recipe, folder / "data")
         return made[name, *overrides]
 
     return make
@@ -194,8 +194,8 @@ def test_fine_tuning_begins_with_the_pretrained_encoder_and_its_vocabulary(name:
     run = trained("bert-pretraining")
     data = write_examples(name, tmp_path)
     recipe = load_recipe(name, [f"data.train={data}", f"model.pretrained={run}", "data.max_length=40", "training.steps=2"])
-    task_class(name).prepare(recipe, tmp_path / "data", Silence())
-    task: Any = task_class(name)(recipe, tmp_path / "data")
+    ALL_JOBS[name].task_class.prepare(recipe, tmp_path / "data", Silence())
+    task: Any = ALL_JOBS[name].task_class(recipe, tmp_path / "data")
     before, model = load_file(run / "best" / "model.safetensors"), task.build_model()
     own = {key: value for key, value in model.named_parameters() if key.split(".")[0] in ("embedding", "encoder")}
     assert len(own) > 10
@@ -223,8 +223,8 @@ def test_a_tagger_may_begin_as_a_classifier_that_pools_otherwise(trained: Traine
     recipe = load_recipe(
         "tagging", [f"data.train={write_examples('tagging', tmp_path)}", f"model.pretrained={trained('classification')}"]
     )
-    task_class("tagging").prepare(recipe, tmp_path / "data", Silence())
-    task = task_class("tagging")(recipe, tmp_path / "data")
+    ALL_JOBS["tagging"].task_class.prepare(recipe, tmp_path / "data", Silence())
+    task = ALL_JOBS["tagging"].task_class(recipe, tmp_path / "data")
     assert load_pipeline(trained("classification")).model.config.pooling == "mean"
     assert (task.config.pooling, task.config.head, task.config.classes) == ("cls", "token", 4)
     task.build_model()
@@ -234,7 +234,7 @@ def test_a_pretrained_model_of_another_kind_is_refused(trained: Trained, tmp_pat
     data = write_examples("classification", tmp_path)
     recipe = load_recipe("classification", [f"data.train={data}", f"model.pretrained={trained('language-model')}"])
     with pytest.raises(HeedfulError, match="best is a gpt model; classification needs one of the kind bert"):
-        task_class("classification").prepare(recipe, tmp_path / "data", Silence())
+        ALL_JOBS["classification"].task_class.prepare(recipe, tmp_path / "data", Silence())
 
 
 def test_examples_longer_than_the_pretrained_model_reads_are_refused_before_training(trained: Trained, tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_examples_longer_than_the_pretrained_model_reads_are_refused_before_trai
 @pytest.mark.parametrize("name", [*TASKS[1:6], "image-classification"])  # the facts of question answering take ten seconds
 def test_the_default_data_of_a_recipe_is_there_without_any_file(name: str, tmp_path: Path) -> None:
     recipe = load_recipe(name)
-    task_class(name).prepare(recipe, tmp_path / "data", Silence())
-    task = task_class(name)(recipe, tmp_path / "data")
+    ALL_JOBS[name].task_class.prepare(recipe, tmp_path / "data", Silence())
+    task = ALL_JOBS[name].task_class(recipe, tmp_path / "data")
     assert min(len(task.valid), len(task.test)) > 50
     assert len(examples_in(next(task.batches(Position(), 0, 1))[1])) > 1
 
@@ -263,7 +263,7 @@ def test_a_trained_encoder_decoder_goes_on_learning_with_its_own_vocabulary(task
     else:
         data = [f"data.train={write_examples(task, tmp_path)}"]
     recipe = load_recipe(task, [*data, f"model.pretrained={trained(task)}", "tokenizer.size=999"])
-    job = task_class(task)
+    job = ALL_JOBS[task].task_class
     job.prepare(recipe, tmp_path / "data", Silence())
     started = job(recipe, tmp_path / "data")
     assert started.config == before.model.config

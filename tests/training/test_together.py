@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from heedful.models.seq2seq import make_model
-from heedful.training.processes import Processes
+from heedful.runtime.processes import Processes
 from heedful.training.weights import FlatWeights, Weights
 
 STEPS, EMA, VOCAB = 4, 0.5, 13
@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 import torch.distributed as dist
 import heedful.training.weights as weights
-from heedful.training.processes import joined, leave
+from heedful.runtime.processes import joined, leave
 sys.path.insert(0, sys.argv[1])
 import test_together
 kind, rank, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])

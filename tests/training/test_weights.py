@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.models.seq2seq import Seq2Seq, make_model
-from heedful.training.processes import Processes
+from heedful.runtime.processes import Processes
 from heedful.training.weights import FlatWeights
 
 VOCAB = 11

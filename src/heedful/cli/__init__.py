@@ -30,7 +30,7 @@ from heedful.cli import (
     translate,
 )
 from heedful.errors import HeedfulError, Stopped, UsageError
-from heedful.files import os_error_sentence
+from heedful.runtime.files import os_error_sentence
 
 app = typer.Typer(
     help="The Transformer as software people can use: train a model, use it, score it.",

@@ -3,63 +3,61 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from heedful.cli.lines import groups_of_lines
+from heedful.cli.verb import Request, own_option, show_results, verb_command
+from heedful.errors import InputError, UsageError
 
 EXAMPLES = """Examples:
 
 `heedful answer runs/question-answering "What is the currency of Japan?" --passage japan.txt`
 
-`heedful answer runs/question-answering --input questions.jsonl --json     # {"question": …, "passage": …} a line`
+`heedful answer runs/question-answering --input questions.jsonl --json     # {"question": …, "passage": …} per line`
 """
 
 
-def answer(
-    model: Annotated[Path, typer.Argument(help="A model directory or a run, such as runs/question-answering.")],
-    text: Annotated[list[str] | None, typer.Argument(help="Questions; without them, lines are read from stdin.")] = None,
-    input: Annotated[Path | None, typer.Option(help="A file with a question, or a JSON object, a line.")] = None,
-    passage: Annotated[Path | None, typer.Option(help="A text file in which the answers are.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a question.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-) -> None:
-    """Answer questions from a passage: of --passage, or of JSON lines with "question" and "passage"."""
+def answer_lines(request: Request) -> None:
+    """Questions on the passage of --passage, or JSON lines with "question" and "passage"."""
     from heedful.data.lines import read_lines
-    from heedful.pipelines import load_pipeline
-    from heedful.training.device import pick_device
 
-    answerer = load_pipeline(model, pick_device(device), "answer", ("question-answering",))
-    known = "\n".join(read_lines(passage)) if passage else None
-    for group in groups_of_lines(text, input):
-        questions = list(_questions(group, known))
-        for (question, _), (found, p) in zip(questions, answerer.answer(questions), strict=True):
-            if as_json:
-                print(json.dumps({"question": question, "answer": found, "probability": p}, ensure_ascii=False))
-            else:
-                print(found)
-        sys.stdout.flush()
+    path = request.own["passage"]
+    passage = "\n".join(read_lines(path)) if path else None
+    groups = ([_question(line, passage) for line in group] for group in request.groups)
+    show_results(replace(request, groups=_refused_if_all_plain(groups)))
 
 
-def _questions(lines: list[str], passage: str | None) -> Iterator[tuple[str, str]]:
-    """Lines as (question, passage)."""
-    from heedful.errors import HeedfulError, UsageError
+def _question(line: str, passage: str | None) -> tuple[str, str] | InputError:
+    """A line as (question, passage), or why it is none."""
+    if passage is not None:
+        return line, passage
+    try:
+        row = json.loads(line)
+        pair = (row["question"], row["passage"] if "passage" in row else row["context"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        if not line.lstrip().startswith("{"):
+            return NoPassage(line)
+        return InputError(f'this line is not a JSON object with "question" and "passage": {line[:80]}', 0)
+    if not all(isinstance(part, str) for part in pair):
+        return InputError(f'"question" and "passage" must be text in {line[:80]}', 0)
+    return pair
 
-    for line in lines:
-        if passage is not None:
-            yield line, passage
-            continue
-        try:
-            row = json.loads(line)
-            pair = (row["question"], row["passage"] if "passage" in row else row["context"])
-        except (ValueError, TypeError, KeyError) as error:
-            if not line.lstrip().startswith("{"):
-                raise UsageError('give --passage FILE, or JSON lines of {"question": …, "passage": …}') from error
-            raise HeedfulError(f'this line is not a JSON object with "question" and "passage": {line[:80]}') from error
-        if not all(isinstance(part, str) for part in pair):
-            raise HeedfulError(f'"question" and "passage" must be text in {line[:80]}')
-        yield pair
+
+class NoPassage(InputError):
+    """A plain question, where no passage is given."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(f"there is no passage to answer it from: {line[:80]}", 0)
+
+
+def _refused_if_all_plain(groups: Iterator[list[tuple[str, str] | InputError]]) -> Iterator[list[tuple[str, str] | InputError]]:
+    """The groups as they come; plain questions alone mean that --passage was forgotten."""
+    for number, group in enumerate(groups):
+        if number == 0 and all(isinstance(given, NoPassage) for given in group):
+            raise UsageError('give --passage FILE, or JSON lines of {"question": …, "passage": …}')
+        yield group
+
+
+passage = own_option("passage", Path | None, None, "A text file in which the answers are.")
+answer = verb_command("answer", "runs/question-answering", answer_lines, [passage])

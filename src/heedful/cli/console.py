@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from heedful.training.screen import Screen
+    from heedful.runtime.screen import Screen
 
 _quiet = False
 
@@ -34,8 +34,8 @@ def note(text: str) -> None:
 
 def screen() -> Screen:
     """Where long work shows how far it is."""
-    from heedful.training.processes import torchrun_place
-    from heedful.training.screen import Screen, Silence
+    from heedful.runtime.processes import torchrun_place
+    from heedful.runtime.screen import Screen, Silence
 
     place = torchrun_place()
     return Silence() if _quiet or (place is not None and place[0] != 0) else Screen()

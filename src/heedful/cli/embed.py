@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from heedful.cli.lines import groups_of_lines
+from heedful.cli.verb import Request, own_option, verb_command
+from heedful.errors import HeedfulError, UsageError
 
 EXAMPLES = """Examples:
 
@@ -19,60 +18,45 @@ EXAMPLES = """Examples:
 """
 
 
-def embed(
-    model: Annotated[Path, typer.Argument(help="A model directory or a run with a BERT inside.")],
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences; without them, lines are read from stdin.")] = None,
-    input: Annotated[Path | None, typer.Option(help="A file with a sentence a line (plain or gzip).")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write a NumPy array (.npy) or JSON lines (.jsonl) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output, as without --output.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-) -> None:
-    """Turn sentences into vectors: (N, D) in a .npy file, or one JSON object a line."""
+def embed_lines(request: Request) -> None:
+    """Vectors as a NumPy array (N, D), or as one JSON object per line."""
     import numpy as np
 
-    from heedful.errors import HeedfulError, UsageError
-    from heedful.files import write_whole
-    from heedful.pipelines import load_pipeline
     from heedful.pipelines.embedder import Embedder
-    from heedful.training.device import pick_device
+    from heedful.runtime.files import write_text, write_whole
 
+    output: Path | None = request.own["output"]
     if output and output.suffix not in (".npy", ".jsonl"):
         raise UsageError(f"{output} must end in .npy or .jsonl")
     if output and not output.absolute().parent.is_dir():
         raise HeedfulError(f"there is no directory {output.parent} to write {output.name} into")
-    tasks = ("embedding", "bert-pretraining", "classification", "tagging", "question-answering")
-    found = load_pipeline(model, pick_device(device), "embed", tasks)
-    embedder = found if isinstance(found, Embedder) else Embedder.of(found)
-    kept: list[str] = []
-    vectors = []
-    for group in groups_of_lines(text, input):
-        values = embedder.embed(group)
-        if output:
-            kept += group
-            vectors.append(values)
+    assert isinstance(request.pipeline, Embedder)
+    width = request.pipeline.model.config.d_model
+    rows: list[str] = []
+    vectors = [np.zeros((0, width), dtype=np.float32)]
+    for group in request.groups:
+        if output and output.suffix == ".npy":
+            vectors.append(request.pipeline.vectors(group))
             continue
-        for line, vector in zip(group, values, strict=True):
-            print(_json_line(line, vector))
-        sys.stdout.flush()
+        lines = [json.dumps(result.as_json(), ensure_ascii=False) for result in request.pipeline.run(group)]
+        if output:
+            rows += lines
+        else:
+            print(*lines, sep="\n", flush=True)
     if not output:
         return
-    whole = np.concatenate(vectors) if vectors else np.zeros((0, embedder.model.config.d_model), dtype=np.float32)
     if output.suffix == ".npy":
 
         def save(path: Path) -> None:
             with open(path, "wb") as file:  # given a name, NumPy would add an ending to it
-                np.save(file, whole)
+                np.save(file, np.concatenate(vectors))
 
         write_whole(output.absolute(), save)
     else:
-        lines = "".join(_json_line(line, vector) + "\n" for line, vector in zip(kept, whole, strict=True))
-        output.write_text(lines, encoding="utf-8")
-    typer.echo(f"{len(whole):,} vectors of {whole.shape[1]} in {output}")
+        write_text(output.absolute(), "".join(f"{row}\n" for row in rows))
+    count = len(rows) or sum(map(len, vectors))
+    typer.echo(f"{count:,} vectors of {width} in {output}")
 
 
-def _json_line(line: str, vector: object) -> str:
-    """A sentence and its vector, with the digits that a float32 has."""
-    import numpy as np
-
-    values = [float(f"{value:.8g}") for value in np.asarray(vector)]
-    return json.dumps({"text": line, "vector": values}, ensure_ascii=False)
+output = own_option("output", Path | None, None, "Write a NumPy array (.npy) or JSON lines (.jsonl) here.")
+embed = verb_command("embed", "minilm", embed_lines, [output])

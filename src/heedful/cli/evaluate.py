@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from heedful.cli.verb import Device
+
+if TYPE_CHECKING:
+    from heedful.data.drops import Drops
 
 EXAMPLES = """Examples:
 
@@ -25,52 +30,67 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Argument(help="Held-out data in the format of the job: text, TSV, CoNLL, SQuAD, JSONL, a folder.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence a line (plain or gzip).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence per line (plain or gzip).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Of a translation: the right ones, line by line.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam width; 1 is greedy [default: the model's].")] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0.0, help="The α of beam search [default: the model's].")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy [default: the model's].")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="The α of beam search [default: the model's].")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, ja-mecab, char …")] = "13a",
     lowercase: Annotated[bool, typer.Option(help="Ignore case in BLEU and chrF.")] = False,
     output: Annotated[Path | None, typer.Option(help="Also write what the model said to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Score a model on held-out data by the usual metrics of its job."""
+    from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
     from heedful.evaluation.names import shown_scores
-    from heedful.pipelines import load_pipeline
+    from heedful.jobs.options import SummarizeOptions
+    from heedful.pipelines.load import load_pipeline
     from heedful.pipelines.translator import Translator
-    from heedful.training.device import pick_device
+    from heedful.runtime.device import pick_device
+    from heedful.runtime.files import write_text
 
+    search = SummarizeOptions(beam, length_penalty)
     if output and not output.absolute().parent.is_dir():
         raise HeedfulError(f"there is no directory {output.parent} to write {output.name} into")
     pipeline = load_pipeline(model, pick_device(device))
     if isinstance(pipeline, Translator):
-        pipeline.beam = beam or pipeline.beam
-        pipeline.length_penalty = pipeline.length_penalty if length_penalty is None else length_penalty
+        pipeline.beam = search.beam or pipeline.beam
+        pipeline.length_penalty = pipeline.length_penalty if search.length_penalty is None else search.length_penalty
         pipeline.bleu = {"tokenize": tokenize, "lowercase": lowercase}
         pipeline.text_scores([""], [""])  # a wrong name is told before the work, not after it
-    examples = _examples(pipeline, data, source, reference)
+    drops = Drops()
+    examples = _examples(pipeline, data, source, reference, drops)
+    unknown = _unknown_labels(pipeline, examples)
     outputs = pipeline.predict(examples)
     scores: dict[str, Any] = {**pipeline.scores(examples, outputs), "examples": len(examples)}
     if isinstance(pipeline, Translator):
         scores |= {"beam": pipeline.beam, "length_penalty": pipeline.length_penalty}
+    if drops.counts:
+        scores["dropped"] = dict(drops.counts)
+    if unknown.counts:
+        scores["unknown_labels"] = dict(unknown.counts)
     if output:
         said = [sample["output"].replace("\n", " ") for sample in pipeline.samples(examples, outputs)]
-        output.write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
+        write_text(output.absolute(), "".join(f"{line}\n" for line in said))
     if as_json:
-        typer.echo(json.dumps(scores))
+        from heedful.runtime.files import finite
+
+        typer.echo(json.dumps(finite(scores)))
         return
     how = f", beam {scores['beam']}, length penalty {scores['length_penalty']:g}" if "beam" in scores else ""
     typer.echo(f"{'examples':20} {len(examples):,}{how}")
+    if drops.counts:
+        typer.echo(f"{'':20} {drops.describe()}")
+    if unknown.counts:
+        typer.echo(f"{'':20} {_describe_unknown(unknown)}")
     signatures = {"BLEU": scores.get("bleu_signature", ""), "chrF": scores.get("chrf_signature", "")}
     for name, value in shown_scores(scores).items():
         typer.echo(f"{name:20} {value}   {signatures.get(name, '')}".rstrip())
 
 
-def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: Path | None) -> list[Any]:
+def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: Path | None, drops: Drops) -> list[Any]:
     """The examples of a file, of a folder of images, or of the two aligned files of a translation."""
-    from heedful.data.drops import Drops
     from heedful.data.parallel import read_aligned
     from heedful.errors import HeedfulError, UsageError
 
@@ -81,8 +101,31 @@ def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: 
     if data is None:
         needed = "--source FILE --reference FILE" if pipeline.task == "translation" else "its held-out data: a file or a folder"
         raise UsageError(f"nothing to score on; give {needed}")
-    drops = Drops()
     examples: list[Any] = pipeline.read_examples(data, drops)
-    if not examples:
-        raise HeedfulError(f"no usable example in {data}: {drops.describe()}")
+    dropped = drops.counts.total()
+    if dropped > len(examples):
+        raise HeedfulError(f"most of {data} cannot be used: {drops.describe()}; {len(examples):,} are left")
     return examples
+
+
+def _unknown_labels(pipeline: Any, examples: list[Any]) -> Drops:
+    """How often each label occurs that the model never learned; an error where that is most of the data."""
+    from heedful.data.drops import Drops
+    from heedful.errors import HeedfulError
+
+    unknown, with_unknown = Drops(), 0
+    for number, example in enumerate(examples, 1):
+        found = pipeline.unknown_labels(example)
+        with_unknown += bool(found)
+        for label in found:
+            unknown.add(label, f"example {number:,}")
+    if 2 * with_unknown > len(examples):
+        known = ", ".join(pipeline.labels[:10]) + ("…" if len(pipeline.labels) > 10 else "")
+        raise HeedfulError(f"{_describe_unknown(unknown)}, most of the data; the labels it knows are {known}")
+    return unknown
+
+
+def _describe_unknown(unknown: Drops) -> str:
+    labels = [f"'{label}' {count:,} times (first: {unknown.first[label]})" for label, count in unknown.counts.most_common(5)]
+    more = f" and {len(unknown.counts) - 5:,} other labels" if len(unknown.counts) > 5 else ""
+    return f"labels that the model does not know: {', '.join(labels)}{more}"

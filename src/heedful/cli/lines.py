@@ -1,4 +1,4 @@
-"""Where a verb gets its text: arguments, a file, or standard input as it comes."""
+"""Where a verb gets its inputs: arguments, a file, or standard input as it comes."""
 
 from __future__ import annotations
 
@@ -10,38 +10,66 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from heedful.cli import console
+
 LINES = 256  # worked on together at most
+FEW = 2  # lines that are not UTF-8 and are warned of, before they are taken for a sign of another encoding
 
 
-def groups_of_lines(text: Sequence[str] | None, input: Path | None) -> Iterator[list[str]]:
-    """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they come."""
-    from heedful.data.lines import open_text
+def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: bool = False) -> Iterator[list[str]]:
+    """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they come.
+
+    Lines that are `file_names` need not be UTF-8.
+    """
+    from heedful.data.encodings import refuse_markup, refuse_non_text, refuse_other_encoding
+    from heedful.data.lines import HEAD, open_text, raw_lines
     from heedful.errors import UsageError
 
     if text and input:
         raise UsageError("give text or --input, not both")
     with ExitStack() as files:
         if text:
-            lines = _decoded(map(os.fsencode, text), "argument")
+            lines = _decoded(map(os.fsencode, text), "argument", "the arguments", file_names)
         elif input and str(input) != "-":
-            lines = _decoded(files.enter_context(open_text(input)), f"{input} line")
+            file = files.enter_context(open_text(input))
+            head = file.peek(HEAD)[:HEAD]
+            refuse_non_text(head, str(input))
+            if not file_names:
+                refuse_other_encoding(head, str(input))
+            refuse_markup(head, str(input))
+            lines = _decoded(raw_lines(file, str(input)), f"{input} line", str(input), file_names)
         else:
             if sys.stdin.isatty():
-                print("reading lines from the terminal; end with Ctrl-D", file=sys.stderr)
+                console.note("reading lines from the terminal; end with Ctrl-D")
             # Not sys.stdin: its lock, held by the thread that reads, is wanted by Python when Ctrl-C ends it.
-            lines = _decoded(files.enter_context(open(0, "rb", closefd=False)), "input line")
-        # Lines that are all there make the same groups every time, so that what is drawn for a group is the same too.
+            stream = files.enter_context(open(0, "rb", closefd=False))
+            lines = _decoded(raw_lines(stream, "standard input"), "input line", "standard input", file_names)
+        # Lines that are all there make the same groups every time, so that what is sampled for a group is the same too.
         yield from _in_groups(lines, patient=bool(text) or (input is not None and input.is_file()))
 
 
-def _decoded(lines: Iterable[bytes], what: str) -> Iterator[str]:
-    """Lines as text; a byte that is not UTF-8 is replaced and told, so that no line is lost."""
+def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> Iterator[str]:
+    """Lines as text. A byte that is not UTF-8 is replaced with a warning, so that no line is lost; when it is no exception
+    but the rule, the input is in another encoding and refused."""
+    from heedful.data.encodings import guess_encoding, other_encoding, refuse_non_text
+    from heedful.errors import HeedfulError
+
+    good, bad = 0, b""
     for number, raw in enumerate(lines, 1):
+        if number == 1:
+            refuse_non_text(raw, name)
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if file_names:
+            yield os.fsdecode(line)
+            continue
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            good += not line.isascii()
         except UnicodeDecodeError:
-            print(f"warning: {what} {number} is not valid UTF-8", file=sys.stderr)
+            bad += raw.rstrip(b"\n") + b"\n"
+            if bad.count(b"\n") > max(FEW, good):
+                raise HeedfulError(other_encoding(name, guess_encoding(bad))) from None
+            console.say(f"warning: {what} {number} is not valid UTF-8", error=True)
             yield line.decode("utf-8", "replace")
 
 

@@ -31,7 +31,7 @@ def train(
     from heedful.errors import HeedfulError
     from heedful.recipes import load_recipe
     from heedful.recipes.recipe import preset_training
-    from heedful.training.processes import leave, torchrun_place
+    from heedful.runtime.processes import leave, torchrun_place
     from heedful.training.run import train as train_recipe
 
     settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
@@ -53,8 +53,8 @@ def show_results(run: Path, results: dict[str, Any]) -> None:
     """The scores of a run, and where everything is."""
     from heedful.cli.console import say
     from heedful.evaluation.names import one_line
+    from heedful.jobs.registry import JOBS
     from heedful.recipes import load_recipe
-    from heedful.training.card import VERBS
 
     recipe = load_recipe(str(run / "recipe.toml"))
     for name in ("best", "final"):
@@ -70,8 +70,7 @@ def show_results(run: Path, results: dict[str, Any]) -> None:
     if kept and not results.get("unfinished"):
         say(f"disk     {run / 'checkpoints'} holds {kept / 1e6:,.0f} MB that no command needs any more: delete it as you like")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"
-    command = VERBS[recipe.task].replace("THIS_DIRECTORY", shlex.quote(str(run / "best"))).replace("heedful", program, 1)
-    say(f"next     {command}")
+    say(f"next     {program} {JOBS[recipe.task].example.replace('DIRECTORY', shlex.quote(str(run / 'best')))}")
 
 
 def _absolute(override: str) -> str:

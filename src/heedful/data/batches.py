@@ -11,15 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from heedful.data.bpe_dropout import BpeDropout
+from heedful.data.framing import Batch, SpecialIds, collate
 from heedful.data.store import ParallelStore
-from heedful.text import Tokenizer
+from heedful.errors import HeedfulError
 
 POOL = 1 << 20  # pairs sorted by length together
 Indices = NDArray[np.int64]
@@ -38,9 +38,9 @@ def plan_epoch(
     Every pair comes exactly once: shuffled, sorted by length inside large pools, cut, and the cuts shuffled. `most`
     limits the pairs of a batch; 0 does not.
     """
-    chance = np.random.default_rng([seed, epoch])
+    rng = np.random.default_rng([seed, epoch])
     order = np.arange(len(source_lengths), dtype=np.min_scalar_type(len(source_lengths)))  # as small as will do
-    chance.shuffle(order)
+    rng.shuffle(order)
     for start in range(0, len(order), POOL):
         pool = order[start : start + POOL].astype(np.int64)
         sources, targets = source_lengths[pool], target_lengths[pool]
@@ -56,104 +56,8 @@ def plan_epoch(
             ahead = widths[cuts[-1] : cuts[-1] + (min(room, most) if most else room)]
             sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # grows with every pair
             cuts.append(cuts[-1] + max(1, int(np.searchsorted(sizes, batch_tokens, side="right"))))
-        for cut in chance.permutation(len(cuts) - 1):
+        for cut in rng.permutation(len(cuts) - 1):
             yield pool[cuts[cut] : cuts[cut + 1]]
-
-
-@dataclass(frozen=True)
-class TensorBatch:
-    """Tensors that travel together; a subclass names them."""
-
-    def to(self, device: torch.device) -> Self:
-        """The same on another device."""
-        return type(self)(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
-
-    def twice(self) -> Self:
-        """Every example two times: all of them, then all of them again."""
-        return type(self)(*(torch.cat([getattr(self, name)] * 2) for name in self.__dataclass_fields__))
-
-    def pieces(self, positions: int) -> list[Self]:
-        """The examples a few at a time, of about so many positions; whole if the first tensor is not (B, L)."""
-        tensors = [getattr(self, name) for name in self.__dataclass_fields__]
-        if tensors[0].dim() != 2:
-            return [self]
-        count = max(1, min(len(tensors[0]), round(tensors[0].numel() / positions)))
-        return [type(self)(*parts) for parts in zip(*(tensor.chunk(count) for tensor in tensors), strict=True)]
-
-
-@dataclass(frozen=True)
-class Batch(TensorBatch):
-    """Pairs as padded tensors: source (B, L) with its mask, target input and output (B, T), and how many are real."""
-
-    source: Tensor
-    source_mask: Tensor
-    target_in: Tensor  # begin, then the target
-    target_out: Tensor  # the target, then end
-    target_mask: Tensor
-
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """The ids that frame a sequence, of each side."""
-
-    source_pad: int
-    source_eos: int
-    target_pad: int
-    target_bos: int
-    target_eos: int
-
-
-def special_ids(source: Tokenizer, target: Tokenizer) -> SpecialIds:
-    """The framing ids of two tokenizers."""
-    return SpecialIds(source.pad, source.eos, target.pad, target.bos, target.eos)
-
-
-def frame(rows: list[NDArray[np.uint32]], pad: int, before: int | None, after: int | None) -> tuple[Tensor, Tensor]:
-    """Rows of ids, framed and padded: (B, L) ids and (B, L) mask."""
-    extra = (before is not None) + (after is not None)
-    ids = np.full((len(rows), max(len(row) for row in rows) + extra), pad, dtype=np.int64)
-    lengths = np.fromiter((len(row) + extra for row in rows), dtype=np.int64, count=len(rows))
-    first = 0 if before is None else 1
-    for index, row in enumerate(rows):
-        ids[index, first : first + len(row)] = row
-    if before is not None:
-        ids[:, 0] = before
-    if after is not None:
-        ids[np.arange(len(rows)), lengths - 1] = after
-    return torch.from_numpy(ids), torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None])
-
-
-def collate(sources: list[NDArray[np.uint32]], targets: list[NDArray[np.uint32]], special: SpecialIds) -> Batch:
-    """Pairs of id rows as one padded batch."""
-    source_ids, source_mask = frame(sources, special.source_pad, None, special.source_eos)
-    target_in, target_mask = frame(targets, special.target_pad, special.target_bos, None)
-    target_out, _ = frame(targets, special.target_pad, None, special.target_eos)
-    return Batch(source_ids, source_mask, target_in, target_out, target_mask)
-
-
-@dataclass(frozen=True)
-class BpeDropout:
-    """Takes merges of BPE back by chance, so that a model sees a word in several spellings (BPE-dropout).
-
-    With `chance` a token becomes the two that it was merged from, and so may these in turn. What comes of a row depends
-    on the seed, the epoch and the number of its pair alone, whoever reads it.
-    """
-
-    chance: float
-    seed: int
-    halves: tuple[NDArray[np.int64], NDArray[np.int64]]  # of the source's tokenizer and the target's, `Tokenizer.halves`
-
-    def split(self, row: NDArray[np.uint32], side: int, epoch: int, index: int) -> NDArray[np.uint32]:
-        """The ids of a pair's source (side 0) or target (1) with some of them taken apart."""
-        chance, halves = np.random.default_rng([self.seed, epoch, index, side]), self.halves[side]
-        fresh = np.ones(len(row), dtype=bool)  # tokens that have not been asked yet
-        while True:
-            taken = fresh & (halves[row, 0] >= 0) & (chance.random(len(row)) < self.chance)
-            if not taken.any():
-                return row
-            fresh, parts = np.repeat(taken, 1 + taken), np.repeat(row, 1 + taken)
-            parts[fresh] = halves[row[taken]].ravel()
-            row = parts
 
 
 @dataclass(frozen=True)
@@ -181,10 +85,13 @@ def deal_batches(
     """
     epoch, skip = position.epoch, position.batch
     while True:
+        number = 0
         for number, indices in enumerate(plan(epoch), 1):
             if number > skip:
                 mine = indices[rank::world]
                 yield Position(epoch, number), make(mine, epoch) if len(mine) else None
+        if not number:
+            raise HeedfulError("there is nothing to train on: an epoch has no batch")
         epoch, skip = epoch + 1, 0
 
 

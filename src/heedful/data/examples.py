@@ -29,11 +29,13 @@ def prepare_examples(
     generate: Maker,
     text_of: Callable[[Any], str],
     write: Callable[[list[Any], Path], dict[str, Any]],
+    check: Callable[[list[Any], str], None] = lambda examples, path: None,
 ) -> None:
     """Make `folder` hold the examples of these settings, unless it already does.
 
     `read` reads a user's file, `generate` writes the default ones. `text_of` is what may not stand on both sides of the
-    split. `write` puts the training examples into a folder and returns what the manifest must know.
+    split. `check` may refuse the training examples of a file. `write` puts them into a folder and returns what the manifest
+    must know.
     """
     named = {split: getattr(data, split) for split in SPLITS}
     if not data.generate and not data.train:
@@ -45,6 +47,7 @@ def prepare_examples(
         drops = Drops()
         reporter.track("reading the examples", None)
         examples = {split: list(read(path, drops)) for split, path in files.items()}
+        check(examples["train"], str(files["train"]))
         if "valid" not in examples:
             examples["train"], examples["valid"] = hold_out(examples["train"], text_of, data.hold_out)
             reporter.say(f"data: {len(examples['valid']):,} examples held out for validation")

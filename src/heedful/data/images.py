@@ -1,10 +1,11 @@
-"""Images with a class each: from a folder, or scikit-learn's digits; and what is done to them while training (SPEC 17).
+"""Images with a class each: from a folder, or scikit-learn's digits; and what is done to them while training.
 
 Shapes: N images, B batch, C channels (3 is colour, 1 is grey), H height, W width.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +76,8 @@ def read_image(path: Path, size: int, channels: int = 3) -> Pixels:
             return fit_image(image, size, channels)
     except FileNotFoundError as error:
         raise HeedfulError(f"there is no image {path}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what damaged files make of Pillow
-        raise HeedfulError(f"{path} cannot be read as an image: {error}") from error
+    except Exception as error:  # a damaged file makes Pillow's readers raise almost anything
+        raise HeedfulError(f"{path} cannot be read as an image: {str(error) or type(error).__name__}") from error
 
 
 def read_folder(
@@ -94,15 +95,21 @@ def read_folder(
     found = sorted(inner.name for inner in folder.iterdir() if inner.is_dir() and not inner.name.startswith("."))
     if not found:
         raise HeedfulError(f"{folder} has no sub-folders; images need a sub-folder for each class, named after it")
-    if classes is not None and (unknown := [name for name in found if name not in classes]):
-        raise HeedfulError(f"{folder / unknown[0]} is of no class the model knows; its classes are {', '.join(classes)}")
+    broken = next((name for name in found if not is_text(name)), None)
+    if broken is not None:
+        raise HeedfulError(f"the folder {os.fsencode(folder / broken)!r} has a name that is not UTF-8; rename it")
     names = found if classes is None else list(classes)
-    files = [
-        (path, names.index(name))
-        for name in found
-        for path in sorted((folder / name).rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
-    ]
+    files = []
+    for name in found:
+        for path in sorted((folder / name).rglob("*")):
+            if path.name.startswith(".") or not path.is_file():
+                continue
+            if name in names:
+                files.append((path, names.index(name)))
+            else:
+                drops.add("of a class the model does not know", shown_name(path.relative_to(folder)))
+    if not files and drops.counts:
+        raise HeedfulError(f"no image in {folder} is of a class the model knows; its classes are {', '.join(names)}")
     images = np.empty((len(files), channels, size, size), dtype=np.uint8)
     labels: list[int] = []
     for path, label in files:
@@ -110,12 +117,22 @@ def read_folder(
             images[len(labels)] = read_image(path, size, channels)
             labels.append(label)
         except HeedfulError:
-            drops.add("unreadable as images", str(path.relative_to(folder)))
+            drops.add("unreadable as images", shown_name(path.relative_to(folder)))
     seen = set(labels)
     empty = [folder / name for number, name in enumerate(names) if number not in seen] if classes is None else []
     if empty or not seen:
         raise HeedfulError(f"{empty[0] if empty else folder} has no image that can be read")
     return LabelledImages(images[: len(labels)], np.array(labels, dtype=np.int64), names)
+
+
+def is_text(name: str) -> bool:
+    """Whether the name of a file is valid UTF-8."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def shown_name(path: Path) -> str:
+    """The name of a file as it can be printed."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def read_digits() -> dict[str, LabelledImages]:

@@ -22,17 +22,17 @@ from heedful.data.encodings import (
     refuse_other_encoding,
 )
 from heedful.errors import HeedfulError
-from heedful.files import os_error_sentence
+from heedful.runtime.files import os_error_sentence
 
 HEAD = 1 << 16  # bytes by which a file is recognised
 LONGEST_LINE = 1 << 28  # bytes; a file without line ends would fill the memory
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[io.BufferedReader]:
+def open_text(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """A file's bytes, unpacked when it is gzip."""
     try:
-        with open(path, "rb", buffering=HEAD) as raw:
+        with open(path, "rb", buffering=0) as file, io.BufferedReader(file, HEAD) as raw:
             zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be wound back
             yield io.BufferedReader(gzip.GzipFile(fileobj=raw), HEAD) if zipped else raw
     except (FileNotFoundError, NotADirectoryError) as error:

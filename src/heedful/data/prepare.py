@@ -17,7 +17,7 @@ from heedful.data.drops import Drops
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
-from heedful.files import sync
+from heedful.runtime.files import os_error_sentence, sync
 from heedful.text import Tokenizer
 
 VERSION = 2  # of what is written here; another version is made anew
@@ -212,7 +212,7 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
         if path.is_dir():  # of images: the names, sizes and times of the files in it stand for their content
             for file_path in sorted(found for found in path.rglob("*") if found.is_file()):
                 inner = file_path.stat()
-                digest.update(f"{file_path.relative_to(path)} {inner.st_size} {inner.st_mtime_ns}\n".encode())
+                digest.update(os.fsencode(file_path.relative_to(path)) + f" {inner.st_size} {inner.st_mtime_ns}\n".encode())
             return {**entry, "hash": digest.hexdigest()}
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
@@ -221,8 +221,8 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
         raise HeedfulError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise HeedfulError(f"{path} is a directory; a text file is needed") from error
-    except PermissionError as error:
-        raise HeedfulError(f"{path} may not be read: {error.strerror}") from error
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
     return {**entry, "hash": digest.hexdigest()}
 
 

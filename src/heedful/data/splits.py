@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from heedful.files import write_text
+from heedful.runtime.files import write_text
 
 
 def hash_of(key: str) -> int:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.data.batches import collate
+from heedful.data.framing import collate, segments_of
 from heedful.nn.attention import keep_attention
-from heedful.pipelines.directory import Pipeline
-from heedful.pipelines.encoder import EncoderPipeline, segments_of
+from heedful.pipelines.encoder import EncoderPipeline
+from heedful.pipelines.pipeline import Pipeline
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
@@ -29,7 +29,7 @@ class AttentionMap:
     layers: list[NDArray[np.float32]]
 
 
-def attention_maps(pipeline: Pipeline, example: Any) -> dict[str, AttentionMap]:
+def attention_maps(pipeline: Pipeline[Any], example: Any) -> dict[str, AttentionMap]:
     """Let a model do its job on one example, as `predict` takes them, and keep every attention on the way."""
     if isinstance(pipeline, Translator):
         return translation_maps(pipeline, example[0])
@@ -80,7 +80,7 @@ def text_maps(writer: Writer, ids: list[int]) -> dict[str, AttentionMap]:
     return {"decoder": AttentionMap("token read (row) → tokens before it", names, names, kept["encoder.self"])}
 
 
-def encoder_maps(pipeline: EncoderPipeline, example: Any) -> dict[str, AttentionMap]:
+def encoder_maps(pipeline: EncoderPipeline[Any], example: Any) -> dict[str, AttentionMap]:
     """`encoder` of a BERT that reads an example."""
     ids, first = pipeline.row_of(example)
     tokenizer = pipeline.tokenizer

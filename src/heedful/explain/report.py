@@ -12,16 +12,16 @@ from typing import Any
 
 from heedful.evaluation.names import SHOWN, shown_scores
 from heedful.explain.maps import AttentionMap, attention_maps
-from heedful.pipelines.directory import Pipeline
+from heedful.pipelines.pipeline import Pipeline
 from heedful.recipes import load_recipe
-from heedful.training.log import read_metrics
+from heedful.runtime.run_log import read_metrics
 
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea")
 LONGEST = 48  # tokens of the example whose attention is drawn
 Series = list[tuple[float, float]]
 
 
-def write_report(run: Path, results: dict[str, Any], pipeline: Pipeline, examples: Sequence[Any], unit: str) -> Path:
+def write_report(run: Path, results: dict[str, Any], pipeline: Pipeline[Any], examples: Sequence[Any], unit: str) -> Path:
     """Write the report of a finished run and return its path. The attention is that of one of the examples."""
     recipe = load_recipe(str(run / "recipe.toml"))
     entries = read_metrics(run / "metrics.jsonl")
@@ -112,7 +112,7 @@ def round_ticks(highest: float) -> list[float]:
     return [step * number for number in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
-def middling(pipeline: Pipeline, examples: Sequence[Any]) -> dict[str, AttentionMap]:
+def middling(pipeline: Pipeline[Any], examples: Sequence[Any]) -> dict[str, AttentionMap]:
     """The attention of a middling example: long enough to show something, short enough to be read and drawn."""
     found = sorted((attention_maps(pipeline, example) for example in examples), key=_widest)
     drawable = [maps for maps in found if _widest(maps) <= LONGEST] or found[:1]

@@ -6,6 +6,7 @@ Nothing in a directory is executed: weights are read from safetensors alone, nev
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from heedful.errors import HeedfulError, UsageError, did_you_mean
-from heedful.files import write_text, write_whole
+from heedful.errors import HeedfulError, UsageError
 from heedful.interop import bert, gpt2, marian, vit
 from heedful.interop.sentences import is_sentence_encoder, lower_case, read_pooling, write_pooling
 from heedful.interop.settings import Settings
 from heedful.interop.vocabularies import TARGET, read_json, read_tokenizers, write_tokenizer
+from heedful.jobs.registry import JOBS
 from heedful.models import build_model, kind_of
 from heedful.models.weights import load_weights, named_weights
-from heedful.pipelines import TASKS, load_pipeline, pipeline_class
+from heedful.pipelines.directory import check_shapes, header_shapes
+from heedful.pipelines.load import load_pipeline
+from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
 from heedful.text import Tokenizer
 
 Reader = Callable[[Settings, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
@@ -45,14 +48,14 @@ def import_huggingface(path: Path, out: Path) -> str:
         path = path.parent
     refuse_to_overwrite(out)
     if not path.is_dir():
-        raise HeedfulError(f"there is no directory {path}")
+        raise HeedfulError(f"there is no directory {path}{how_to_download(str(path))}")
     values = read_json(path / "config.json")
     if "format" in values and "kind" in values:
         raise HeedfulError(f"{path} is a model of heedful's already")
     model_type = str(values.get("model_type"))
     if model_type not in READERS:
         raise HeedfulError(
-            f"{path} is a model of type '{model_type}', which heedful does not read{did_you_mean(model_type, READERS)}"
+            f"{path} is a model of type '{model_type[:40]}', which heedful does not read; it reads {', '.join(sorted(READERS))}"
         )
     settings = Settings(values, str(path / "config.json"))
     settings.require(quantization_config=None)
@@ -63,6 +66,7 @@ def import_huggingface(path: Path, out: Path) -> str:
         config, weights = READERS[model_type](settings, tensors, origin)
     except UsageError as error:
         raise HeedfulError(f"{settings.origin} does not describe a model: {error}") from error
+    check_shapes(config, {name: weight.shape for name, weight in weights.items()}, origin)
     model = build_model(config)
     load_weights(model, weights, origin)
 
@@ -81,22 +85,23 @@ def import_huggingface(path: Path, out: Path) -> str:
     if task == "embedding":
         lower_case(path, tokenizers["tokenizer"])
     what = f"{architecture} of {sum(weight.numel() for weight in weights.values()):,} parameters"
-    card = f"# {path.resolve().name}\n\n{TASKS[task][0].capitalize()}: a {what}, read by heedful from {path}.\n"
+    card = f"# {path.resolve().name}\n\n{JOBS[task].what.capitalize()}: a {what}, read by heedful from {path}.\n"
     if note:
         card += f"\n{note}.\n"
     try:
-        pipeline = pipeline_class(task).assemble(model, tokenizers, use)
+        pipeline = JOBS[task].pipeline_class.assemble(model, tokenizers, use)
     except UsageError as error:
-        raise HeedfulError(f"{path} cannot be used as {TASKS[task][0]}: {error}") from error
-    pipeline.save(out, card)
-    return f"read a {what} from {path}; {out} is {TASKS[task][0]}" + (f". Note: {note}" if note else "")
+        raise HeedfulError(f"{path} cannot be used as {JOBS[task].what}: {error}") from error
+    with whole_directory(out) as folder:
+        pipeline.save(folder, card)
+    return f"read a {what} from {path}; {out} is {JOBS[task].what}" + (f". Note: {note}" if note else "")
 
 
 def export_huggingface(model_dir: Path, out: Path) -> str:
     """Read a model directory of ours and write one that transformers loads; a sentence on what was written."""
     out = Path(out)
     refuse_to_overwrite(out)
-    pipeline = load_pipeline(model_dir)
+    pipeline: Any = load_pipeline(model_dir)
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     kind, task = kind_of(config), pipeline.task
     values: dict[str, Any]
@@ -120,24 +125,27 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
         values["label2id"] = {label: number for number, label in enumerate(labels)}
 
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "config.json", {**values, "dtype": "float32"})
-    write_whole(out / WEIGHTS, lambda place: save_file(tensors, place, metadata={"format": "pt"}))
-    longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
-    for name, tokenizer in pipeline.tokenizers.items():
-        write_tokenizer(out if name == "tokenizer" else out / TARGET, tokenizer, kind, longest)
-    if kind == "seq2seq":
-        # Their search, as ours, must be told that padding and the begin token are no words.
-        never = [[token] for token in sorted({target.pad, target.bos})]
-        write_json(out / "generation_config.json", {**ids, "num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never})
-    if task == "embedding":
-        write_pooling(out, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
-    if kind == "vit":
-        write_json(out / "preprocessor_config.json", vit.image_processor(config))
-    write_text(
-        out / "README.md", f"{pipeline.card.rstrip()}\n\nWritten by heedful as {values['architectures'][0]} of transformers.\n"
-    )
-    return f"wrote {TASKS[task][0]} to {out} as a {values['architectures'][0]} of transformers"
+    with whole_directory(out) as folder:
+        write_json(folder / "config.json", {**values, "dtype": "float32"})
+        write_whole(folder / WEIGHTS, lambda place: save_file(tensors, place, metadata={"format": "pt"}))
+        longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
+        for name, tokenizer in pipeline.tokenizers.items():
+            write_tokenizer(folder if name == "tokenizer" else folder / TARGET, tokenizer, kind, longest)
+        if kind == "seq2seq":
+            # Their search, as ours, must be told that padding and the begin token are no words.
+            never = [[token] for token in sorted({target.pad, target.bos})]
+            write_json(
+                folder / "generation_config.json", {**ids, "num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
+            )
+        if task == "embedding":
+            write_pooling(folder, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
+        if kind == "vit":
+            write_json(folder / "preprocessor_config.json", vit.image_processor(config))
+        write_text(
+            folder / "README.md",
+            f"{pipeline.card.rstrip()}\n\nWritten by heedful as {values['architectures'][0]} of transformers.\n",
+        )
+    return f"wrote {JOBS[task].what} to {out} as a {values['architectures'][0]} of transformers"
 
 
 def find_task(path: Path, settings: Settings, config: Any) -> tuple[str, dict[str, Any]]:
@@ -195,9 +203,12 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         with path.open("rb") as file:
             if file.read(32).startswith(b"version https://git-lfs"):
                 raise HeedfulError(f"{path} is a pointer of Git LFS, not the file itself; fetch it with git lfs pull")
+        header_shapes(path)  # refuses what the library would first make room for
         return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
+    except SafetensorError as error:
         raise HeedfulError(f"{path} is not a whole safetensors file: {error}") from error
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
 
 
 def refuse_too_many_layers(settings: Settings, tensors: int) -> None:
@@ -205,6 +216,17 @@ def refuse_too_many_layers(settings: Settings, tensors: int) -> None:
     for name in ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers"):
         if settings.integer(name, 0, least=0) > tensors:
             raise HeedfulError(f"{settings.origin} has {name} = {settings.values[name]}, but there are {tensors} tensors in all")
+
+
+def how_to_download(name: str) -> str:
+    """What to do when someone gave the name of a model on the Hugging Face hub: heedful downloads nothing by itself."""
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+        return ""
+    folder = name.rpartition("/")[2]
+    return (
+        f"; if it is a model on the Hugging Face hub, download it first: `pip install huggingface_hub`, "
+        f"`hf download {name} --local-dir {folder}`, then `heedful import {folder} OUT`"
+    )
 
 
 def refuse_to_overwrite(out: Path) -> None:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.models import build_model
-from heedful.models.weights import named_weights
+from heedful.pipelines.directory import WRONG_SHOWN, weight_shapes
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -53,12 +52,6 @@ def linear(ours: str, *theirs: str, **settings: Any) -> list[Link]:
     ]
 
 
-def weight_shapes(config: Any) -> dict[str, tuple[int, ...]]:
-    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
-    with torch.device("meta"):
-        return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
-
-
 def read_linked(links: Sequence[Link], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
     """Our weights from all of their tensors; a list of every difference when these are not the model's."""
     shapes = weight_shapes(config)
@@ -82,9 +75,10 @@ def read_linked(links: Sequence[Link], config: Any, tensors: Mapping[str, Tensor
                 if copy in tensors and not torch.equal(tensors[copy].float(), parts[0].float())
             ]
     known = {name for link in links for name in (*link.theirs, *link.copies)}
-    wrong += [f"unexpected {name}" for name in tensors if name not in known]
+    wrong += [f"unknown {name}" for name in tensors if name not in known]
     if wrong:
-        raise HeedfulError(f"{origin} does not fit its config.json: {'; '.join(wrong)}")
+        more = f"; and {len(wrong) - WRONG_SHOWN:,} more" if len(wrong) > WRONG_SHOWN else ""
+        raise HeedfulError(f"{origin} does not fit its config.json: {'; '.join(wrong[:WRONG_SHOWN])}{more}")
     return weights
 
 

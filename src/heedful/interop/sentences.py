@@ -9,9 +9,9 @@ from typing import Any
 from tokenizers import normalizers
 
 from heedful.errors import HeedfulError
-from heedful.files import write_text
 from heedful.interop.settings import Settings
 from heedful.interop.vocabularies import read_json
+from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
 
 MODULES = ("Transformer", "Pooling", "Normalize")

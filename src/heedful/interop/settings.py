@@ -87,7 +87,10 @@ class Settings:
             return [f"LABEL_{number}" for number in range(self.integer("num_labels", 2))]
         if not isinstance(named, Mapping) or set(named) != {str(number) for number in range(len(named))}:
             raise HeedfulError(f"{self.origin} has an id2label that does not name the classes 0, 1, 2, …")
-        return [str(named[str(number)]) for number in range(len(named))]
+        names = [named[str(number)] for number in range(len(named))]
+        if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in names):
+            raise HeedfulError(f"{self.origin} has an id2label with names that are no text: {str(names)[:80]}")
+        return [str(name) for name in names]
 
     def architecture(self, usual: str) -> str:
         """The class of transformers that wrote the model."""

@@ -11,9 +11,10 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError
-from heedful.files import write_text
 from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
 from heedful.interop.settings import Settings
+from heedful.runtime.files import read_json as read_json_file
+from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import ALIASES
 
@@ -54,14 +55,9 @@ def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: li
 
 def read_json(path: Path, missing: Any = None) -> Any:
     """A JSON object; `missing` where there is no file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        if missing is not None:
-            return missing
-        raise HeedfulError(f"there is no {path}") from error
-    except (OSError, ValueError) as error:
-        raise HeedfulError(f"{path} is not JSON: {error}") from error
+    if missing is not None and not path.exists():
+        return missing
+    found = read_json_file(path)
     if not isinstance(found, dict):
         raise HeedfulError(f"{path} does not hold a JSON object")
     return found

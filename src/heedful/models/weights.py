@@ -19,7 +19,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -
     """Copy weights into a model; a list of every difference when they are not this model's."""
     own = named_weights(model)
     wrong = [f"missing {name}" for name in own if name not in weights]
-    wrong += [f"unexpected {name}" for name in weights if name not in own]
+    wrong += [f"unknown {name}" for name in weights if name not in own]
     wrong += [
         f"{name} is {list(weights[name].shape)} and should be {list(own[name].shape)}"
         for name in own

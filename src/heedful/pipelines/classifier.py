@@ -4,49 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
+from heedful.errors import UsageError
 from heedful.evaluation import classification_scores
+from heedful.jobs.options import ClassifyOptions
+from heedful.jobs.results import Classification, Label
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
+from heedful.pipelines.pipeline import as_list, options_of
+from heedful.settings import Positions
 from heedful.text import Tokenizer
 
 
-class Classifier(EncoderPipeline):
+class Classifier(EncoderPipeline[tuple[str, str]]):
     """Sorts texts into `labels`."""
 
     task: ClassVar[str] = "classification"
 
-    def __init__(self, model: Bert, tokenizer: Tokenizer, labels: Sequence[str], max_length: int = 128) -> None:
+    def __init__(self, model: Bert, tokenizer: Tokenizer, labels: Sequence[str], max_length: Positions = 128) -> None:
         super().__init__(model, tokenizer, max_length)
+        check_labels(labels, model.config.classes)
         self.labels = list(labels)
 
     @property
     def settings(self) -> dict[str, Any]:
         return {**super().settings, "labels": self.labels}
 
-    def classify(self, texts: Sequence[str], top: int = 1) -> list[list[tuple[str, float]]]:
-        """The `top` likeliest labels of each text with their probabilities, best first."""
-        found: list[list[tuple[str, float]]] = [[] for _ in texts]
-        for i, _, logits in self.read(self.encode(texts)):
-            best = logits.softmax(-1).topk(min(top, len(self.labels)))
-            found[i] = [(self.labels[k], p) for p, k in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+    @overload
+    def classify(self, texts: str, **options: Any) -> Sequence[Label]: ...
+
+    @overload
+    def classify(self, texts: Sequence[str], **options: Any) -> list[Sequence[Label]]: ...
+
+    def classify(self, texts: str | Sequence[str], **options: Any) -> Sequence[Label] | list[Sequence[Label]]:
+        """The most probable labels of a text, or of each of several (`ClassifyOptions`: `top`)."""
+        several, alone = as_list(texts)
+        found = [result.labels for result in self.run(several, ClassifyOptions.of(**options))]
+        return found[0] if alone else found
+
+    def run(self, inputs: Sequence[str], options: ClassifyOptions | None = None) -> list[Classification]:
+        top = min(options_of(ClassifyOptions, options).top, len(self.labels))
+        found = [Classification(text, []) for text in inputs]
+        for i, _, logits in self.outputs(self.encode(inputs)):
+            best = logits.softmax(-1).topk(top)
+            labels = [Label(self.labels[k], p) for p, k in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+            found[i] = Classification(inputs[i], labels)
         return found
 
     def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
         return list(read_labelled(path, drops))
 
     def predict(self, examples: Sequence[tuple[str, str]]) -> list[Any]:
-        """Of each (text, label): the likeliest label, and −log p of the right one (None when the model does not know it)."""
+        """Of each (text, label): the most probable label, and −log p of the right one (None when the model does not know it)."""
         known = {label: index for index, label in enumerate(self.labels)}
         found: list[Any] = [None] * len(examples)
-        for i, _, logits in self.read(self.encode([text for text, _ in examples])):
+        for i, _, logits in self.outputs(self.encode([text for text, _ in examples])):
             right = known.get(examples[i][1])
             nll = None if right is None else -float(logits.log_softmax(-1)[right])
             found[i] = [self.labels[int(logits.argmax())], nll]
         return found
+
+    def unknown_labels(self, example: tuple[str, str]) -> list[str]:
+        return [] if example[1] in self.labels else [example[1]]
 
     def row_of(self, example: tuple[str, str]) -> tuple[list[int], int | None]:
         return self.encode([example[0]])[0], None
@@ -61,3 +83,9 @@ class Classifier(EncoderPipeline):
             {"input": text, "output": found, "reference": label}
             for (text, label), (found, _) in zip(examples, outputs, strict=True)
         ]
+
+
+def check_labels(labels: Sequence[str], classes: int) -> None:
+    """Every class has a name of its own."""
+    if len(labels) != classes or len(set(labels)) != classes:
+        raise UsageError(f"the model has {classes:,} classes, but {len(set(labels)):,} names for them")

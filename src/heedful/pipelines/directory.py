@@ -1,155 +1,67 @@
 """A model is a directory: `config.json`, `model.safetensors`, `tokenizer.json` and `README.md`.
 
 Some models have a second vocabulary (`target_tokenizer.json`), one of images has none. Nothing in a model directory is
-executed when it is loaded.
+executed when it is loaded, and nothing is allocated before it is known to fit its weights.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from heedful.data.drops import Drops
-from heedful.errors import HeedfulError, UsageError
-from heedful.files import write_text, write_whole
-from heedful.models import KINDS, build_model, config_class, kind_of
-from heedful.models.weights import load_weights, named_weights
-from heedful.pipelines import TASKS
+from heedful.errors import HeedfulError
+from heedful.jobs.registry import JOBS
+from heedful.models import KINDS, build_model
+from heedful.models.weights import named_weights
+from heedful.runtime.files import os_error_sentence, read_json
 from heedful.text import Tokenizer
 
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
-
-
-class Pipeline(ABC):
-    """A model, its tokenizers and the settings it is used with. A subclass says what it is used for."""
-
-    task: ClassVar[str]
-    model: Any
-    card: str = ""
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    # What a subclass fills in
-
-    @property
-    @abstractmethod
-    def tokenizers(self) -> dict[str, Tokenizer]:
-        """Name of the file, without .json → tokenizer."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the constructor needs beside the model and the tokenizers, as JSON can hold it."""
-        return {}
-
-    @classmethod
-    @abstractmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
-        """The reverse of the two above."""
-
-    @abstractmethod
-    def read_examples(self, path: Path, drops: Drops) -> list[Any]:
-        """Held-out data in the format of the job, as `predict` takes it; what cannot be used is counted in `drops`."""
-
-    @abstractmethod
-    def predict(self, examples: Sequence[Any]) -> list[Any]:
-        """What the model says of each labelled example, as JSON can hold it; `scores` compares it with the labels."""
-
-    @abstractmethod
-    def scores(self, examples: Sequence[Any], outputs: Sequence[Any]) -> dict[str, Any]:
-        """The job's usual metrics of these predictions, by the names of `evaluation.names`."""
-
-    @abstractmethod
-    def samples(self, examples: Sequence[Any], outputs: Sequence[Any]) -> list[dict[str, str]]:
-        """Examples for people to look at: `input`, `output` and `reference` of each."""
-
-    # The directory
-
-    def save(self, folder: str | Path, card: str | None = None) -> None:
-        """Write the model directory; every file appears whole or not at all."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        config: dict[str, Any] = {
-            "format": FORMAT,
-            "task": self.task,
-            "kind": kind_of(self.model.config),
-            "model": dataclasses.asdict(self.model.config),
-            "settings": self.settings,
-        }
-        roles = {name: tokenizer.roles for name, tokenizer in self.tokenizers.items() if tokenizer.roles}
-        if roles:
-            config["tokens"] = roles
-        write_text(folder / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-        for name, tokenizer in self.tokenizers.items():
-            write_whole(folder / f"{name}.json", tokenizer.save)
-        weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(self.model).items()}
-        write_whole(folder / "model.safetensors", lambda path: save_file(weights, path))
-        write_text(folder / "README.md", self.card if card is None else card)
-
-    @classmethod
-    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> Self:
-        """Read a model directory."""
-        folder = find_directory(Path(folder))
-        config = read_config(folder)
-        if config["task"] != cls.task:
-            raise HeedfulError(f"{folder} is {TASKS[config['task']][0]}, not {TASKS[cls.task][0]}")
-        tokenizers = read_tokenizers(folder, config)
-        try:
-            model = build_model(config_class(config["kind"])(**config["model"]))
-            pipeline = cls.assemble(model, tokenizers, config["settings"])
-        except (TypeError, KeyError, UsageError) as error:
-            raise HeedfulError(f"{folder / 'config.json'} does not describe a model: {error}") from error
-        vocabularies = [
-            getattr(model.config, key) for key in ("source_vocab", "target_vocab", "vocab") if hasattr(model.config, key)
-        ]
-        for (name, tokenizer), wanted in zip(tokenizers.items(), vocabularies, strict=False):
-            if tokenizer.size > wanted:  # a model may know more than its tokenizer ever says
-                raise HeedfulError(f"{folder / f'{name}.json'} has {tokenizer.size:,} tokens, but the model knows {wanted:,}")
-        load_weights(model, read_weights(folder), str(folder / "model.safetensors"))
-        model.to(device).eval()
-        card = folder / "README.md"
-        pipeline.card = card.read_text(encoding="utf-8") if card.exists() else ""
-        return pipeline
+LARGEST_HEADER = 100_000_000  # bytes, as the safetensors library has it
+WRONG_SHOWN = 8  # differences between a model and its weights that are listed
 
 
 def find_directory(folder: Path) -> Path:
     """A model directory itself, or the best model of a run."""
-    if (folder / "config.json").is_file():
-        return folder
-    if not folder.is_dir():
-        raise HeedfulError(f"there is no model directory {folder}")
-    best = folder / "best"
-    if (best / "config.json").is_file():
-        return best
-    hint = "; the run has not been validated yet" if (folder / "recipe.toml").is_file() else ""
+    try:
+        if (folder / "config.json").is_file():
+            return folder
+        if not folder.is_dir():
+            raise HeedfulError(f"there is no model directory {folder}")
+        best = folder / "best"
+        if (best / "config.json").is_file():
+            return best
+        is_run = (folder / "recipe.toml").is_file()
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
+    hint = f"; the run has not been validated yet, `heedful finish {folder}` makes a model of it" if is_run else ""
     raise HeedfulError(f"{folder} is not a model directory: it has no config.json{hint}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a model directory, checked to be one this version reads."""
     path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise HeedfulError(f"{path} is not JSON: {error}") from error
+    config = read_json(path)
     if isinstance(config, dict) and "model_type" in config and "format" not in config:
         raise HeedfulError(f"{folder} is a Hugging Face model; `heedful import {folder} OUT` makes it one of heedful's")
-    if not isinstance(config, dict) or "model" not in config:
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
         raise HeedfulError(f"{path} does not describe a heedful model")
-    if not isinstance(config.get("format"), int) or config["format"] > FORMAT:
-        raise HeedfulError(f"{folder} was written by a newer heedful (format {config.get('format')}); update heedful")
+    if type(config.get("format")) is not int or config["format"] > FORMAT:
+        raise HeedfulError(f"{folder} was written by a newer heedful (format {str(config.get('format'))[:40]}); update heedful")
     config.setdefault("settings", config.get("decoding", {}))  # its name in the first version
-    if config.get("task") not in TASKS or config.get("kind") not in KINDS:
-        raise HeedfulError(f"{path} names the task '{config.get('task')}' and the kind '{config.get('kind')}', unknown here")
+    task, kind = config.get("task"), config.get("kind")
+    if not isinstance(task, str) or task not in JOBS or not isinstance(kind, str) or kind not in KINDS:
+        raise HeedfulError(f"{path} names the task '{str(task)[:40]}' and the kind '{str(kind)[:40]}', unknown here")
+    for name in ("settings", "tokens"):
+        if not isinstance(config.get(name, {}), dict):
+            raise HeedfulError(f"{path} does not describe a heedful model: {name} must be an object")
     return config
 
 
@@ -158,27 +70,57 @@ def read_tokenizers(folder: Path, config: dict[str, Any]) -> dict[str, Tokenizer
     found = {}
     for name in ("tokenizer", "target_tokenizer"):
         if (folder / f"{name}.json").exists() or (name == "tokenizer" and config["kind"] != "vit"):
-            found[name] = Tokenizer.load(folder / f"{name}.json", config.get("tokens", {}).get(name))
+            roles = config.get("tokens", {}).get(name)
+            if roles is not None and not (isinstance(roles, dict) and all(isinstance(token, str) for token in roles.values())):
+                raise HeedfulError(f"{folder / 'config.json'} does not name the special tokens of {name}.json by text")
+            found[name] = Tokenizer.load(folder / f"{name}.json", roles)
     return found
+
+
+def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Name → shape of every tensor in a safetensors file, from its header alone."""
+    try:
+        with open(path, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            if size > min(LARGEST_HEADER, path.stat().st_size):
+                raise HeedfulError(f"{path} is not a whole safetensors file: its header would take {size:,} bytes")
+            header = json.loads(file.read(size))
+        return {name: tuple(int(n) for n in entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        raise HeedfulError(f"{path} is not a whole safetensors file: its header cannot be read") from error
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
+
+
+def weight_shapes(config: Any) -> dict[str, tuple[int, ...]]:
+    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
+    with torch.device("meta"):
+        return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
+
+
+def check_shapes(config: Any, found: Mapping[str, Sequence[int]], origin: str) -> None:
+    """Stop, before anything is allocated, when tensors of these shapes are not the weights of a model of these settings."""
+    layers = sum(getattr(config, name, None) or 0 for name in ("layers", "decoder_layers"))
+    if layers > len(found):  # the list of what is missing would be endless
+        raise HeedfulError(f"{origin} does not fit the model: {layers:,} layers, but {len(found):,} tensors in all")
+    wanted = weight_shapes(config)
+    wrong = [f"missing {name}" for name in wanted if name not in found]
+    wrong += [f"unknown {name}" for name in found if name not in wanted]
+    wrong += [
+        f"{name} is {list(found[name])} and should be {list(shape)}"
+        for name, shape in wanted.items()
+        if name in found and tuple(found[name]) != shape
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - WRONG_SHOWN:,} more" if len(wrong) > WRONG_SHOWN else ""
+        raise HeedfulError(f"{origin} does not fit the model: {'; '.join(wrong[:WRONG_SHOWN])}{more}")
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of a model directory by name."""
     path = folder / "model.safetensors"
+    header_shapes(path)  # refuses what the library would first make room for
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:
         raise HeedfulError(f"{path} cannot be read: {error}") from error
-
-
-def by_budget(order: Sequence[int], widths: Sequence[int], budget: int) -> list[list[int]]:
-    """Cut an order into batches whose padded size stays under the budget, or that have one entry."""
-    batches: list[list[int]] = []
-    widest = 0
-    for i in order:
-        widest = max(widest, widths[i])
-        if not batches or widest * (len(batches[-1]) + 1) > budget:
-            batches.append([])
-            widest = widths[i]
-        batches[-1].append(i)
-    return batches

@@ -13,29 +13,37 @@ from torch import Tensor
 
 from heedful.data.drops import Drops
 from heedful.errors import UsageError
+from heedful.jobs.options import Options
+from heedful.jobs.results import Embedding
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
-from heedful.settings import from_json
+from heedful.pipelines.pipeline import as_list
+from heedful.settings import Positions, from_json
 from heedful.text import Tokenizer
 
 SentencePooling = Literal["mean", "cls"]
 NO_SCORE = "a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR"
 
 
-class Embedder(EncoderPipeline):
+class Embedder(EncoderPipeline[str]):
     """Turns each text into one vector: the mean of its tokens' states (or the first), of length one if `normalize`."""
 
     task: ClassVar[str] = "embedding"
 
     def __init__(
-        self, model: Bert, tokenizer: Tokenizer, max_length: int = 128, pooling: SentencePooling = "mean", normalize: bool = True
+        self,
+        model: Bert,
+        tokenizer: Tokenizer,
+        max_length: Positions = 128,
+        pooling: SentencePooling = "mean",
+        normalize: bool = True,
     ) -> None:
         super().__init__(model, tokenizer, max_length)
         self.pooling: SentencePooling = from_json("pooling", SentencePooling, pooling)
         self.normalize = normalize
 
     @classmethod
-    def of(cls, pipeline: EncoderPipeline) -> Self:
+    def of(cls, pipeline: Any) -> Self:
         """The encoder inside a model of another task."""
         return cls(pipeline.model, pipeline.tokenizer, pipeline.max_length)
 
@@ -43,10 +51,21 @@ class Embedder(EncoderPipeline):
     def settings(self) -> dict[str, Any]:
         return {**super().settings, "pooling": self.pooling, "normalize": self.normalize}
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(N, D), one vector a text."""
+    def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """One vector per text, (N, D); of a single text (D,)."""
+        several, alone = as_list(texts)
+        vectors = self.vectors(several)
+        return vectors[0] if alone else vectors
+
+    def run(self, inputs: Sequence[str], options: Options | None = None) -> list[Embedding]:
+        # With the digits that a float32 has.
+        rows = ([float(f"{value:.8g}") for value in row] for row in self.vectors(inputs))
+        return [Embedding(text, row) for text, row in zip(inputs, rows, strict=True)]
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(N, D)"""
         found = np.zeros((len(texts), self.model.config.d_model), dtype=np.float32)
-        for i, _, states in self.read(self.encode(texts)):
+        for i, _, states in self.outputs(self.encode(texts)):
             vector = states.mean(0) if self.pooling == "mean" else states[0]
             if self.normalize:
                 vector = torch.nn.functional.normalize(vector, dim=0)

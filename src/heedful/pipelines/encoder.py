@@ -1,33 +1,39 @@
-"""What every use of a BERT shares: rows of ids framed as [CLS] A [SEP] (B [SEP]), read in batches of similar length."""
+"""What every use of a BERT shares: rows of ids framed as [CLS] A [SEP] (B [SEP]), in batches of similar length."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from heedful.data.batches import frame
+from heedful.data.framing import frame, segments_of
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
-from heedful.pipelines.directory import Pipeline, by_budget
+from heedful.pipelines.pipeline import Pipeline, by_budget
+from heedful.settings import Positions
 from heedful.text import Tokenizer
 
-BATCH_TOKENS = 4096  # read together
+BATCH_TOKENS = 4096  # computed together
+
+Example = TypeVar("Example")
 
 
-class EncoderPipeline(Pipeline):
+class EncoderPipeline(Pipeline[Example]):
     """A BERT and its tokenizer. A text longer than `max_length` tokens, the two special ones included, is cut."""
 
     task: ClassVar[str]
     model: Bert
 
-    def __init__(self, model: Bert, tokenizer: Tokenizer, max_length: int = 128) -> None:
-        if max_length > model.config.max_positions:
-            raise UsageError(f"max_length {max_length} is more than the model's {model.config.max_positions} positions")
+    def __init__(self, model: Bert, tokenizer: Tokenizer, max_length: Positions = 128) -> None:
+        if not 3 <= max_length <= model.config.max_positions:
+            raise UsageError(
+                f"max_length {max_length} is more than the model's {model.config.max_positions} positions"
+                if max_length > 2
+                else f"max_length must be at least 3, not {max_length}"
+            )
         self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
 
     @property
@@ -44,32 +50,27 @@ class EncoderPipeline(Pipeline):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, cut to what fits between [CLS] and [SEP]."""
-        if isinstance(texts, str):
-            raise UsageError("a list of texts is needed; put the one you have in brackets")
         return [ids[: self.max_length - 2] for ids in self.tokenizer.encode_batch(texts)]
 
-    @torch.no_grad()
-    def read(self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None) -> Iterator[tuple[int, Tensor, Any]]:
+    def outputs(self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None) -> Iterator[tuple[int, Tensor, Any]]:
         """Every row of ids through the model: its number, its framed tokens (L,), and the output for it alone.
 
         `firsts` gives the length of part A of rows that hold two parts (A, [SEP], B).
         """
-        was_training = self.model.training
-        self.model.eval()
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for batch in by_budget(order, [len(row) + 2 for row in rows], BATCH_TOKENS):
-            arrays = [np.array(rows[i], dtype=np.uint32) for i in batch]
-            tokens, mask = frame(arrays, self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.eos)
-            segments = segments_of(tokens.size(1), [firsts[i] for i in batch]) if firsts is not None else None
-            tokens, mask = tokens.to(self.device), mask.to(self.device)
-            outputs = self.output(tokens, None if segments is None else segments.to(self.device), mask)
-            for place, i in enumerate(batch):
-                length = len(rows[i]) + 2
-                yield i, tokens[place, :length], self.only(outputs, place, length)
-        self.model.train(was_training)
+        with self.working():
+            for batch in by_budget(order, [len(row) + 2 for row in rows], BATCH_TOKENS):
+                arrays = [np.array(rows[i], dtype=np.uint32) for i in batch]
+                tokens, mask = frame(arrays, self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.eos)
+                segments = segments_of(tokens.size(1), [firsts[i] for i in batch]) if firsts is not None else None
+                tokens, mask = tokens.to(self.device), mask.to(self.device)
+                found = self.output(tokens, None if segments is None else segments.to(self.device), mask)
+                for place, i in enumerate(batch):
+                    length = len(rows[i]) + 2
+                    yield i, tokens[place, :length], self.only(found, place, length)
 
     @abstractmethod
-    def row_of(self, example: Any) -> tuple[list[int], int | None]:
+    def row_of(self, example: Example) -> tuple[list[int], int | None]:
         """An example as the ids of one row, and the length of its first part when it has two."""
 
     def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Any:
@@ -79,8 +80,3 @@ class EncoderPipeline(Pipeline):
     def only(self, outputs: Any, row: int, length: int) -> Any:
         """The part of a batch's output that belongs to one row: (classes,) of a sequence, (length, …) of its tokens."""
         return outputs[row] if outputs.dim() == 2 else outputs[row, :length]
-
-
-def segments_of(length: int, firsts: Sequence[int]) -> Tensor:
-    """(B, length): 0 over [CLS] A [SEP], 1 behind it, where A has so many tokens."""
-    return (torch.arange(length) >= torch.tensor(firsts)[:, None] + 2).long()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import torch
@@ -12,24 +12,29 @@ from torch import Tensor
 
 from heedful.data.drops import Drops
 from heedful.data.images import Pixels, read_folder, read_image, to_floats
+from heedful.errors import HeedfulError, InputError
 from heedful.evaluation import classification_scores, top_scores
+from heedful.jobs.options import ClassifyOptions
+from heedful.jobs.results import Classification, Label
 from heedful.models.vit import ViT
-from heedful.pipelines.directory import Pipeline
+from heedful.pipelines.classifier import check_labels
+from heedful.pipelines.pipeline import Pipeline, as_list, options_of
 from heedful.text import Tokenizer
 
 BATCH = 64  # images at one time
 TOP = 5
 
-Example = tuple[Pixels, str]  # an image (C, H, W) and its class
+LabelledImage = tuple[Pixels, str]  # an image (C, H, W) and its class
 
 
-class ImageClassifier(Pipeline):
+class ImageClassifier(Pipeline[LabelledImage]):
     """Sorts images into `labels`."""
 
     task: ClassVar[str] = "image-classification"
     model: ViT
 
     def __init__(self, model: ViT, labels: Sequence[str]) -> None:
+        check_labels(labels, model.config.classes)
         self.model, self.labels = model, list(labels)
 
     @property
@@ -44,53 +49,67 @@ class ImageClassifier(Pipeline):
     def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
         return cls(model, **settings)
 
-    def classify(self, paths: Sequence[str | Path], top: int = 1) -> list[list[tuple[str, float]]]:
-        """The `top` likeliest classes of each image file with their probabilities, best first."""
-        size, channels = self.model.config.image_size, self.model.config.channels
-        images = [read_image(Path(path), size, channels) for path in paths]
-        best = self.logits(images).softmax(-1).topk(min(top, len(self.labels)), dim=-1)
+    @overload
+    def classify(self, paths: str | Path, **options: Any) -> Sequence[Label]: ...
+
+    @overload
+    def classify(self, paths: Sequence[str | Path], **options: Any) -> list[Sequence[Label]]: ...
+
+    def classify(self, paths: str | Path | Sequence[str | Path], **options: Any) -> Sequence[Label] | list[Sequence[Label]]:
+        """The most probable classes of an image file, or of each of several (`ClassifyOptions`: `top`)."""
+        several, alone = as_list(paths)
+        found = [result.labels for result in self.run(several, ClassifyOptions.of(**options))]
+        return found[0] if alone else found
+
+    def run(self, inputs: Sequence[str | Path], options: ClassifyOptions | None = None) -> list[Classification]:
+        images = [self.image(path, index) for index, path in enumerate(inputs)]
+        best = self.logits(images).softmax(-1).topk(min(options_of(ClassifyOptions, options).top, len(self.labels)), dim=-1)
         return [
-            [(self.labels[k], p) for p, k in zip(chances, numbers, strict=True)]
-            for chances, numbers in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            Classification(str(path), [Label(self.labels[k], p) for p, k in zip(probabilities, numbers, strict=True)])
+            for path, probabilities, numbers in zip(inputs, best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
-    @torch.no_grad()
+    def image(self, path: str | Path, index: int) -> Pixels:
+        """The image in a file, as the model sees it; `index` tells which of several files it is."""
+        try:
+            return read_image(Path(path), self.model.config.image_size, self.model.config.channels)
+        except HeedfulError as error:
+            raise InputError(str(error), index) from error
+
     def logits(self, images: Sequence[Pixels]) -> Tensor:
         """(N, classes)"""
-        was_training = self.model.training
-        self.model.eval()
-        parts = [
-            self.model(to_floats(np.stack(images[start : start + BATCH])).to(self.device)).float().cpu()
-            for start in range(0, len(images), BATCH)
-        ]
-        self.model.train(was_training)
+        with self.working():
+            parts = [
+                self.model(to_floats(np.stack(images[start : start + BATCH])).to(self.device)).float().cpu()
+                for start in range(0, len(images), BATCH)
+            ]
         return torch.cat(parts) if parts else torch.zeros(0, len(self.labels))
 
-    def read_examples(self, path: Path, drops: Drops) -> list[Example]:
+    def read_examples(self, path: Path, drops: Drops) -> list[LabelledImage]:
         found = read_folder(path, self.model.config.image_size, self.model.config.channels, self.labels, drops)
         return [(image, self.labels[label]) for image, label in zip(found.images, found.labels, strict=True)]
 
-    def tensor_of(self, example: Example) -> Tensor:
+    def tensor_of(self, example: LabelledImage) -> Tensor:
         """An example as the model sees it, (1, C, H, W)."""
         return to_floats(np.stack([example[0]]))
 
-    def predict(self, examples: Sequence[Example]) -> list[Any]:
-        """Of each image: the five likeliest classes, and −log p of the right one."""
-        chances = self.logits([image for image, _ in examples]).log_softmax(-1)
-        best = chances.topk(min(TOP, len(self.labels)), dim=-1).indices.tolist()
+    def predict(self, examples: Sequence[LabelledImage]) -> list[Any]:
+        """Of each image: the five most probable classes, and −log p of the right one."""
+        log_probabilities = self.logits([image for image, _ in examples]).log_softmax(-1)
+        best = log_probabilities.topk(min(TOP, len(self.labels)), dim=-1).indices.tolist()
         numbers = {label: number for number, label in enumerate(self.labels)}
         return [
             [[self.labels[k] for k in ranked], -float(row[numbers[label]])]
-            for (_, label), ranked, row in zip(examples, best, chances, strict=True)
+            for (_, label), ranked, row in zip(examples, best, log_probabilities, strict=True)
         ]
 
-    def scores(self, examples: Sequence[Example], outputs: Sequence[Any]) -> dict[str, Any]:
+    def scores(self, examples: Sequence[LabelledImage], outputs: Sequence[Any]) -> dict[str, Any]:
         right = [label for _, label in examples]
         ranked = [row[0] for row in outputs]
         loss = sum(row[1] for row in outputs) / max(1, len(outputs))
         return {**classification_scores([row[0] for row in ranked], right), **top_scores(ranked, right), "loss": loss}
 
-    def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[LabelledImage], outputs: Sequence[Any]) -> list[dict[str, str]]:
         return [
             {"input": f"image {number}", "output": row[0][0], "reference": label}
             for number, ((_, label), row) in enumerate(zip(examples, outputs, strict=True), 1)

@@ -1,34 +1,36 @@
-"""Masked words guessed from both sides by a BERT."""
+"""Masked words guessed from the words on both sides, by a BERT."""
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from heedful.data.documents import read_documents
 from heedful.data.drops import Drops
-from heedful.errors import HeedfulError, UsageError
+from heedful.data.masking import mask_tokens
+from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
+from heedful.errors import InputError, UsageError
+from heedful.jobs.options import FillOptions
+from heedful.jobs.results import Filling, Guess
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
+from heedful.pipelines.pipeline import as_list, options_of
+from heedful.settings import Positions, Share
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import MASKS
 
-Texts = tuple[list[int], list[int], bool]  # two texts, and whether the second really follows the first
 
-
-class MaskedModel(EncoderPipeline):
+class MaskedModel(EncoderPipeline[SentencePair]):
     """Fills in [MASK], and judges whether one text follows another."""
 
     task: ClassVar[str] = "bert-pretraining"
 
-    def __init__(self, model: Bert, tokenizer: Tokenizer, max_length: int = 128, masked: float = 0.15) -> None:
+    def __init__(self, model: Bert, tokenizer: Tokenizer, max_length: Positions = 128, masked: Share = 0.15) -> None:
         super().__init__(model, tokenizer, max_length)
         if tokenizer.mask is None:
             raise UsageError("a masked language model needs a tokenizer with [MASK]")
@@ -41,24 +43,39 @@ class MaskedModel(EncoderPipeline):
     def only(self, outputs: Any, row: int, length: int) -> Any:
         return outputs[0][row, :length], outputs[1][row]
 
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
-        """For each [MASK] of each text the `top` likeliest tokens with their probabilities, best first."""
-        rows = [self.with_masks(text) for text in texts]
-        found: list[list[list[tuple[str, float]]]] = [[] for _ in texts]
-        for i, tokens, (logits, _) in self.read(rows):
-            for place in (tokens == self.mask).nonzero().flatten().tolist():
-                best = logits[place].softmax(-1).topk(min(top, self.tokenizer.size))
-                words = [self.tokenizer.tokens([token])[0] for token in best.indices.tolist()]
-                found[i].append(list(zip(words, best.values.tolist(), strict=True)))
-        return found
+    @overload
+    def fill(self, texts: str, **options: Any) -> Sequence[Sequence[Guess]]: ...
 
-    def with_masks(self, text: str) -> list[int]:
-        """The ids of a text in which [MASK] stands for the mask token, whatever its name in the vocabulary."""
+    @overload
+    def fill(self, texts: Sequence[str], **options: Any) -> list[Sequence[Sequence[Guess]]]: ...
+
+    def fill(self, texts: str | Sequence[str], **options: Any) -> Sequence[Sequence[Guess]] | list[Sequence[Sequence[Guess]]]:
+        """For each [MASK] of a text, or of each of several, the most probable tokens (`FillOptions`: `top`)."""
+        several, alone = as_list(texts)
+        found = [result.masks for result in self.run(several, FillOptions.of(**options))]
+        return found[0] if alone else found
+
+    def run(self, inputs: Sequence[str], options: FillOptions | None = None) -> list[Filling]:
+        top = min(options_of(FillOptions, options).top, self.tokenizer.size)
+        rows = [self.with_masks(text, index) for index, text in enumerate(inputs)]
+        found: list[list[list[Guess]]] = [[] for _ in inputs]
+        for i, tokens, (logits, _) in self.outputs(rows):
+            for place in (tokens == self.mask).nonzero().flatten().tolist():
+                best = logits[place].softmax(-1).topk(top)
+                words = [self.tokenizer.tokens([token])[0] for token in best.indices.tolist()]
+                found[i].append([Guess(word, p) for word, p in zip(words, best.values.tolist(), strict=True)])
+        return [Filling(text, masks) for text, masks in zip(inputs, found, strict=True)]
+
+    def with_masks(self, text: str, index: int = 0) -> list[int]:
+        """The ids of a text in which [MASK] stands for the mask token, whatever its name in the vocabulary.
+
+        `index` tells which of several texts it is.
+        """
         for name in MASKS[1:]:
             text = text.replace(name, MASKS[0])
         parts = text.split(MASKS[0])
         if len(parts) == 1:
-            raise HeedfulError(f"there is no {MASKS[0]} to fill in “{text[:60]}”")
+            raise InputError(f"there is no {MASKS[0]} to fill in “{text[:60]}”", index)
         # The space before a word belongs to its token where tokens tell of spaces: the mask stands for both.
         if self.tokenizer.spaced:
             parts = [*(part.rstrip(" ") for part in parts[:-1]), parts[-1]]
@@ -66,33 +83,32 @@ class MaskedModel(EncoderPipeline):
         for part in parts[1:]:
             ids += [self.mask, *self.tokenizer.encode(part)]
         if len(ids) > self.max_length - 2:
-            raise HeedfulError(f"a text of {len(ids)} tokens is too long to fill; the model reads {self.max_length - 2}")
+            raise InputError(f"a text of {len(ids):,} tokens is too long to fill; the model reads {self.max_length - 2:,}", index)
         return ids
 
-    def read_examples(self, path: Path, drops: Drops) -> list[Texts]:
+    def read_examples(self, path: Path, drops: Drops) -> list[SentencePair]:
         documents = enumerate(read_documents(path, drops))
         return pairs_of([(n, chunk) for n, text in documents for chunk in chunks_of(text, self.tokenizer, self.max_length)])
 
-    @torch.no_grad()
-    def predict(self, examples: Sequence[Texts]) -> list[Any]:
+    def predict(self, examples: Sequence[SentencePair]) -> list[Any]:
         """Of each pair of texts: Σ −log p of the masked tokens, how many, how many right; and the same of the pair."""
         found: list[Any] = [None] * len(examples)
-        hidden = [hide(example, self.tokenizer, self.masked, self.model.config.vocab) for example in examples]
+        hidden = [mask_tokens(example, self.tokenizer, self.masked, self.model.config.vocab) for example in examples]
         rows = [row.tolist() for row, _, _ in hidden]
-        for i, _, (logits, follows) in self.read(rows, [len(first) for first, _, _ in examples]):
+        for i, _, (logits, follows) in self.outputs(rows, [len(first) for first, _, _ in examples]):
             _, where, answers = hidden[i]
-            chances = logits[1:-1][torch.from_numpy(where).to(logits.device)].log_softmax(-1)  # between [CLS] and [SEP]
+            log_probabilities = logits[1:-1][torch.from_numpy(where).to(logits.device)].log_softmax(-1)  # between [CLS] and [SEP]
             right = torch.from_numpy(answers.astype(np.int64)).to(logits.device)
-            nll = -float(chances.gather(1, right[:, None]).sum())
-            correct = int((chances.argmax(-1) == right).sum())
+            nll = -float(log_probabilities.gather(1, right[:, None]).sum())
+            correct = int((log_probabilities.argmax(-1) == right).sum())
             next_right = bool(follows.argmax() == 0) == examples[i][2]
             found[i] = [nll, len(answers), correct, int(next_right)]
         return found
 
-    def row_of(self, example: Texts) -> tuple[list[int], int | None]:
-        return hide(example, self.tokenizer, self.masked, self.model.config.vocab)[0].tolist(), len(example[0])
+    def row_of(self, example: SentencePair) -> tuple[list[int], int | None]:
+        return mask_tokens(example, self.tokenizer, self.masked, self.model.config.vocab)[0].tolist(), len(example[0])
 
-    def scores(self, examples: Sequence[Texts], outputs: Sequence[Any]) -> dict[str, Any]:
+    def scores(self, examples: Sequence[SentencePair], outputs: Sequence[Any]) -> dict[str, Any]:
         nll, count, correct, next_right = (sum(row[column] for row in outputs) for column in range(4))
         loss = nll / max(1, count)
         return {
@@ -102,11 +118,11 @@ class MaskedModel(EncoderPipeline):
             "perplexity": math.exp(min(loss, 700.0)),
         }
 
-    def samples(self, examples: Sequence[Texts], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[SentencePair], outputs: Sequence[Any]) -> list[dict[str, str]]:
         """The first masked word of a few texts, as guessed and as it was."""
         shown = []
         for example in examples[:4]:
-            row, where, answers = hide(example, self.tokenizer, self.masked, self.model.config.vocab)
+            row, where, answers = mask_tokens(example, self.tokenizer, self.masked, self.model.config.vocab)
             place = int(where.nonzero()[0][0])
             row = row.copy()
             row[where] = [*answers]
@@ -118,56 +134,6 @@ class MaskedModel(EncoderPipeline):
         return shown
 
     def guess(self, row: list[int], place: int) -> str:
-        """The likeliest token at one place of a row."""
-        _, _, (logits, _) = next(iter(self.read([row])))
+        """The most probable token at one place of a row."""
+        _, _, (logits, _) = next(iter(self.outputs([row])))
         return self.tokenizer.tokens([int(logits[place + 1].argmax())])[0]
-
-
-def hide(
-    example: Texts, tokenizer: Tokenizer, share: float, vocabulary: int, chance: np.random.Generator | None = None
-) -> tuple[NDArray[np.uint32], NDArray[np.bool_], NDArray[np.uint32]]:
-    """Two texts as one row with some tokens hidden (SPEC 14): the row, where they are, and what they were.
-
-    Of the share that is to be guessed 80 % become [MASK], 10 % another token, 10 % stay. Without a generator the choice
-    follows from the texts themselves, so that a validation is always the same.
-    """
-    first, second, _ = example
-    row = np.array([*first, tokenizer.eos, *second], dtype=np.uint32)
-    chance = chance or np.random.default_rng(zlib.crc32(row.tobytes()))
-    open_to = np.arange(len(row)) != len(first)  # not the separator
-    count = max(1, round(share * int(open_to.sum())))
-    places = np.sort(chance.permutation(open_to.nonzero()[0])[:count])
-    where = np.zeros(len(row), dtype=np.bool_)
-    where[places] = True
-    answers = row[places].copy()
-    fate = chance.random(count)
-    assert tokenizer.mask is not None
-    row[places[fate < 0.8]] = tokenizer.mask
-    others = places[(fate >= 0.8) & (fate < 0.9)]
-    row[others] = chance.integers(0, vocabulary, len(others))
-    return row, where, answers
-
-
-def chunks_of(document: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """A document's sentences joined into chunks, two of which fit into one row with its three special tokens."""
-    room = (max_length - 3) // 2
-    chunks: list[list[int]] = []
-    for ids in tokenizer.encode_batch(document):
-        for start in range(0, len(ids), room):
-            part = ids[start : start + room]
-            if not chunks or len(chunks[-1]) + len(part) > room:
-                chunks.append([])
-            chunks[-1].extend(part)
-    return chunks
-
-
-def pairs_of(chunks: Sequence[tuple[int, list[int]]]) -> list[Texts]:
-    """Chunks (document, ids) as pairs, in turn with the next one and with one from the other half of the text."""
-    pairs: list[Texts] = []
-    for index, (document, chunk) in enumerate(chunks):
-        far_document, far = chunks[(index + len(chunks) // 2) % len(chunks)]
-        if index % 2 == 0 and index + 1 < len(chunks) and chunks[index + 1][0] == document:
-            pairs.append((chunk, chunks[index + 1][1], True))
-        elif far_document != document:
-            pairs.append((chunk, far, False))
-    return pairs

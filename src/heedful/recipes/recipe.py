@@ -17,9 +17,10 @@ import tomli_w
 from annotated_types import Interval
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
+from heedful.jobs.data import PairSettings
+from heedful.jobs.registry import JOBS, PAIRED, TRAINABLE, Job
 from heedful.models import config_class
 from heedful.models.presets import PRESETS, Preset, find_preset
-from heedful.recipes.jobs import JOBS, PAIRED, Job, PairSettings
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
 from heedful.settings import from_json, from_text, hints
 
@@ -120,7 +121,7 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
     recipe = Recipe(
         str(raw.get("name", name)),
         str(raw.get("about", "")),
-        job.task,
+        job.name,
         job.data(**data),
         TokenizerSettings(**layer("tokenizer", {})),
         model,
@@ -156,9 +157,9 @@ def _job_of(raw: Mapping[str, Any]) -> Job:
         if key in TOP and not isinstance(value, str):
             raise UsageError(f"{key} must be text, not {str(value)[:60]}")
     task = raw.get("task", "translation")
-    if task not in JOBS:
-        raise UsageError(f"there is no task '{task}'{did_you_mean(task, JOBS)}")
-    return JOBS[task]
+    if task not in TRAINABLE:
+        raise UsageError(f"there is no task '{task}'{did_you_mean(task, TRAINABLE)}")
+    return TRAINABLE[task]
 
 
 def _split_overrides(overrides: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -183,7 +184,7 @@ def _kind_and_preset(raw: Mapping[str, Any], asked: Mapping[str, str], job: Job)
     kind = asked.get("kind") or (find_preset(asked["preset"]).kind if asked.get("preset") else own_kind)
     for name in (own_kind, kind):
         if name not in job.kinds:
-            raise UsageError(f"model.kind must be {' or '.join(job.kinds)} for {job.task}, not '{name}'")
+            raise UsageError(f"model.kind must be {' or '.join(job.kinds)} for {job.name}, not '{name}'")
     default = job.preset if find_preset(job.preset).kind == kind else next(p for p in PRESETS if PRESETS[p].kind == kind)
     preset_name = asked.get("preset") or (raw.get("preset", default) if kind == own_kind else default)
     if find_preset(preset_name).kind != kind:

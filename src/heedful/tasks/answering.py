@@ -12,10 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from heedful.data.cldr import write_cldr_questions
 from heedful.data.examples import Maker, Reader, write_in_groups
+from heedful.data.framing import segments_of
+from heedful.data.question_windows import QuestionWindow, question_windows
 from heedful.data.squad import Question, read_squad
 from heedful.models.bert import Bert
-from heedful.pipelines.answerer import Answerer, Window, windows_of
-from heedful.pipelines.encoder import segments_of
+from heedful.pipelines.answerer import Answerer
 from heedful.tasks.encoder import EncoderBatch, EncoderTask
 from heedful.text import Tokenizer
 
@@ -39,7 +40,7 @@ class AnsweringTask(EncoderTask):
     def write(cls, examples: list[Question], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
         def rows() -> Any:
             questions = [(q.question, q.context) for q in examples]
-            for window in windows_of(questions, tokenizer, data.max_length, data.stride):
+            for window in question_windows(questions, tokenizer, data.max_length, data.stride):
                 text, start = examples[window.number].answers[0]
                 yield window.ids, [window.first, *answer_tokens(window, start, start + len(text))]
 
@@ -62,7 +63,7 @@ class AnsweringTask(EncoderTask):
         return loss, loss, len(batch.labels)
 
 
-def answer_tokens(window: Window, start: int, end: int) -> tuple[int, int]:
+def answer_tokens(window: QuestionWindow, start: int, end: int) -> tuple[int, int]:
     """The first and the last token, in the framed row, of the characters [start, end); [CLS] for an answer elsewhere."""
     inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
     if not inside or window.offsets[0][0] > start or window.offsets[-1][1] < end:

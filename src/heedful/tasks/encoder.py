@@ -14,13 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.batches import Indices, Position, TensorBatch, deal_batches, frame, plan_epoch
+from heedful.data.batches import Indices, Position, deal_batches, plan_epoch
 from heedful.data.examples import Maker, Reader, held_examples, prepare_examples
+from heedful.data.framing import TensorBatch, frame
 from heedful.data.prepare import Reporter
 from heedful.data.store import ParallelStore
 from heedful.errors import UsageError
+from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
-from heedful.recipes.jobs import JOBS
 from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, manifest_of, ready_files, ready_tokenizer
 from heedful.text import Tokenizer
 
@@ -76,6 +77,10 @@ class EncoderTask(Task):
         """The targets of a batch as one tensor, for rows framed to `length`."""
         return torch.from_numpy(np.stack(targets).astype(np.int64))
 
+    @classmethod
+    def check_examples(cls, examples: list[Any], path: str) -> None:
+        """Stop, before some are held out, when these training examples of a file cannot teach anything."""
+
     # What all do alike
 
     @classmethod
@@ -102,6 +107,7 @@ class EncoderTask(Task):
             cls.generate,
             lambda example: cls.texts(example)[0],
             write,
+            cls.check_examples,
         )
 
     def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, EncoderBatch | None]]:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from heedful.data.batches import Indices, Position, TensorBatch, deal_batches
+from heedful.data.batches import Indices, Position, deal_batches
 from heedful.data.drops import Drops
+from heedful.data.framing import TensorBatch
 from heedful.data.images import LabelledImages, crop, flip, mixup, read_digits, read_folder, to_floats
 from heedful.data.prepare import Reporter, prepare_once
 from heedful.data.splits import hash_of
@@ -129,6 +130,10 @@ def _read(named: dict[str, Path], data: Any, drops: Drops, reporter: Reporter) -
     if "valid" not in found:
         hashes = np.array([hash_of(image.tobytes().hex()) for image in train.images])
         limit = np.sort(hashes)[max(1, min(data.hold_out, len(train) // 10)) - 1]
+        if limit == hashes.max():
+            raise HeedfulError(
+                "the images are too few or too alike to hold some out for validation; give data.valid=FOLDER with other images"
+            )
         for split, chosen in (("valid", hashes <= limit), ("train", hashes > limit)):
             found[split] = LabelledImages(train.images[chosen], train.labels[chosen], train.classes)
     return found

@@ -13,14 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.batches import Indices, Position, TensorBatch, deal_batches
+from heedful.data.batches import Indices, Position, deal_batches
+from heedful.data.framing import TensorBatch
 from heedful.data.prepare import Reporter, prepare_once
 from heedful.data.store import TokenArray, write_rows
 from heedful.data.text import blocks_of
+from heedful.data.text_windows import TextWindow, text_windows
 from heedful.data.topics import write_topic_text
 from heedful.errors import HeedfulError, UsageError
 from heedful.models.gpt import GPT
-from heedful.pipelines.writer import Window, Writer, windows_of
+from heedful.pipelines.writer import Writer
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, ready_files, ready_tokenizer, writing_loss
 from heedful.text import Tokenizer
@@ -66,10 +68,10 @@ class LanguageModelTask(Task):
 
         prepare_once(settings, paths, folder, reporter, make)
 
-    def held_out(self, split: str) -> list[Window]:
+    def held_out(self, split: str) -> list[TextWindow]:
         """The windows of a held-out text."""
         texts = json.loads((self.folder / f"{split}.json").read_text(encoding="utf-8"))
-        return [window for text in texts for window in windows_of(text, self.tokenizer, self.config.context)]
+        return [window for text in texts for window in text_windows(text, self.tokenizer, self.config.context)]
 
     def pipeline(self, model: GPT, quick: bool = False) -> Writer:
         return Writer(model, self.tokenizer)
@@ -80,10 +82,10 @@ class LanguageModelTask(Task):
         rows = min(rows, training.batch_examples) if training.batch_examples else rows
 
         def plan(epoch: int) -> Iterator[Indices]:
-            chance = np.random.default_rng([training.seed, epoch])
+            rng = np.random.default_rng([training.seed, epoch])
             # Windows begin elsewhere in every epoch, so that each token is learned with contexts of every length.
-            phase = int(chance.integers(0, length)) if len(self.stream) > 2 * length else 0
-            starts = chance.permutation(np.arange(phase, len(self.stream) - length, length))
+            phase = int(rng.integers(0, length)) if len(self.stream) > 2 * length else 0
+            starts = rng.permutation(np.arange(phase, len(self.stream) - length, length))
             for at in range(0, len(starts), rows):
                 yield starts[at : at + rows]
 

@@ -1,4 +1,4 @@
-"""BERT's pre-training as a job for the trainer (SPEC 14): guess hidden tokens, and whether one text follows another."""
+"""BERT's pre-training as a job for the trainer (BERT, Section 3.1): guess hidden tokens, and whether one text follows another."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from heedful.data.batches import Indices, Position, TensorBatch, deal_batches, frame, plan_epoch
+from heedful.data.batches import Indices, Position, deal_batches, plan_epoch
 from heedful.data.documents import read_documents
 from heedful.data.examples import Maker, Reader, write_in_groups
+from heedful.data.framing import TensorBatch, frame, segments_of
+from heedful.data.masking import mask_tokens
+from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
 from heedful.data.topics import write_topic_sentences
 from heedful.errors import HeedfulError
 from heedful.models.bert import Bert
 from heedful.nn.loss import label_smoothed_loss
-from heedful.pipelines.encoder import segments_of
-from heedful.pipelines.masked import MaskedModel, Texts, chunks_of, hide, pairs_of
+from heedful.pipelines.masked import MaskedModel
 from heedful.recipes import Recipe
 from heedful.tasks.encoder import EncoderTask
 from heedful.text import Tokenizer
@@ -69,9 +71,17 @@ class PretrainingTask(EncoderTask):
         return example
 
     @classmethod
+    def check_examples(cls, examples: list[list[str]], path: str) -> None:
+        if len(examples) < 2:
+            raise HeedfulError(
+                f"{path} is a single document of {len(examples[0]):,} lines, because it has no blank lines; put one between "
+                "documents, so that the model can learn which text follows another"
+            )
+
+    @classmethod
     def write(cls, examples: list[list[str]], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
         if len(examples) < 2:
-            raise HeedfulError("one document is not enough to learn which text follows another; put blank lines between them")
+            raise HeedfulError("one document is not enough to learn which text follows another; give more documents")
 
         def rows() -> Any:
             for number, document in enumerate(examples):
@@ -81,7 +91,7 @@ class PretrainingTask(EncoderTask):
         write_in_groups(folder, rows())
         return {}
 
-    def pairs(self, documents: Sequence[list[str]]) -> list[Texts]:
+    def pairs(self, documents: Sequence[list[str]]) -> list[SentencePair]:
         """Held-out documents as pairs of texts, every second of which really follows."""
         chunks = [
             (number, chunk)
@@ -106,11 +116,11 @@ class PretrainingTask(EncoderTask):
         """Each chunk with the one after it, or with a stranger; what is hidden changes with the epoch."""
         rows, firsts, places, answers, strangers = [], [], [], [], []
         for index in indices:
-            chance = np.random.default_rng([self.recipe.training.seed, epoch, int(index)])
-            other, stranger = self.partner(int(index), chance)
+            rng = np.random.default_rng([self.recipe.training.seed, epoch, int(index)])
+            other, stranger = self.partner(int(index), rng)
             first, second = self.train.source[index].tolist(), self.train.source[other].tolist()
             example = (first, second, not stranger)
-            row, where, right = hide(example, self.tokenizer, self.recipe.data.masked, self.config.vocab, chance)
+            row, where, right = mask_tokens(example, self.tokenizer, self.recipe.data.masked, self.config.vocab, rng)
             rows.append(row)
             firsts.append(len(first))
             places.append(where)
@@ -123,13 +133,13 @@ class PretrainingTask(EncoderTask):
         found = torch.from_numpy(np.concatenate(answers).astype(np.int64))
         return PretrainingBatch(tokens, segments_of(tokens.size(1), firsts), mask, where_all, found, torch.tensor(strangers))
 
-    def partner(self, index: int, chance: np.random.Generator) -> tuple[int, bool]:
+    def partner(self, index: int, rng: np.random.Generator) -> tuple[int, bool]:
         """The next chunk of the document or, half of the time, one of another document; and which of the two it is."""
         follows = index + 1 < len(self.document) and self.document[index + 1] == self.document[index]
-        if follows and chance.random() < 0.5:
+        if follows and rng.random() < 0.5:
             return index + 1, False
         while True:
-            other = int(chance.integers(0, len(self.document)))
+            other = int(rng.integers(0, len(self.document)))
             if self.document[other] != self.document[index]:
                 return other, True
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from heedful.data.conll import read_conll
 from heedful.data.date_tags import write_date_tags
 from heedful.data.examples import Maker, Reader, write_in_groups
+from heedful.data.tagged_words import TaggedSentence, pieces_of
 from heedful.models.bert import Bert
-from heedful.pipelines.tagger import Sentence, Tagger, pieces_of
+from heedful.pipelines.tagger import Tagger
 from heedful.tasks.encoder import EncoderBatch, EncoderTask
 from heedful.text import Tokenizer
 
@@ -29,11 +30,11 @@ class TaggingTask(EncoderTask):
     unit = "words"
 
     @classmethod
-    def texts(cls, example: Sentence) -> list[str]:
+    def texts(cls, example: TaggedSentence) -> list[str]:
         return [" ".join(example[0])]
 
     @classmethod
-    def write(cls, examples: list[Sentence], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
+    def write(cls, examples: list[TaggedSentence], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
         found = {tag for _, tags in examples for tag in tags}
         labels = sorted(found, key=lambda tag: (tag != "O", tag))  # O first: it is what a word is taken for by default
         known = {label: number for number, label in enumerate(labels)}

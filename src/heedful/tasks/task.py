@@ -17,10 +17,11 @@ from heedful.errors import HeedfulError
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
 from heedful.nn.loss import label_smoothed_loss
-from heedful.pipelines.directory import Pipeline, find_directory, read_config, read_tokenizers, read_weights
+from heedful.pipelines.directory import find_directory, read_config, read_tokenizers, read_weights
+from heedful.pipelines.pipeline import Pipeline
 from heedful.recipes import Recipe, model_settings
+from heedful.runtime.processes import Processes
 from heedful.text import Tokenizer
-from heedful.training.processes import Processes
 
 SAMPLES = 8
 HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", "head")  # parts that pre-training need not have
@@ -54,7 +55,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def pipeline(self, model: Any, quick: bool = False) -> Pipeline:
+    def pipeline(self, model: Any, quick: bool = False) -> Pipeline[Any]:
         """The model as people will use it; `quick` where speed matters more, while training."""
 
     def search_words(self, quick: bool = False) -> str:

@@ -1,24 +1,20 @@
-"""Translation and summarization as jobs for the trainer: pairs in, an encoder–decoder that writes."""
+"""Translation as a job for the trainer: pairs in, an encoder–decoder that writes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from heedful.data.batches import Batch, BpeDropout, Position, batches_from, special_ids
-from heedful.data.documents import read_summaries
-from heedful.data.drops import Drops
-from heedful.data.parallel import Pair
-from heedful.data.prepare import Reporter, load_prepared, prepare, prepare_once, write_pairs
-from heedful.data.topics import write_topic_summaries
-from heedful.errors import UsageError
+from heedful.data.batches import Position, batches_from
+from heedful.data.bpe_dropout import BpeDropout
+from heedful.data.framing import Batch, special_ids
+from heedful.data.prepare import Reporter, load_prepared, prepare
 from heedful.models.seq2seq import Seq2Seq
 from heedful.pipelines.directory import find_directory, read_tokenizers
-from heedful.pipelines.translator import Summarizer, Translator
+from heedful.pipelines.translator import Translator
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task, pretrained_config, ready_files, writing_loss
 from heedful.text import Tokenizer
@@ -76,47 +72,3 @@ class TranslationTask(Task):
     def loss(self, model: Seq2Seq, batch: Batch, r_drop: float = 0.0) -> tuple[Tensor, Tensor, int]:
         loss, nll = writing_loss(model, batch, self.recipe.training.label_smoothing, r_drop)
         return loss, nll, int(batch.target_mask.sum())
-
-
-@dataclass(frozen=True)
-class SummaryFile:
-    """A JSONL of documents and summaries in the place of a parallel corpus."""
-
-    path: Path
-    target: None = None
-
-    @property
-    def paths(self) -> list[Path]:
-        return [self.path]
-
-    def read(self, drops: Drops) -> Iterator[Pair]:
-        """Every usable (document, summary)."""
-        return read_summaries(self.path, drops)
-
-
-class SummarizationTask(TranslationTask):
-    """Learns to write summaries of documents, whose ends are cut off where they are too long."""
-
-    @classmethod
-    def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        data, seed = recipe.data, recipe.training.seed
-        if not data.generate and not data.train:
-            raise UsageError('no training text: give data.train=FILE, a JSONL of {"document": …, "summary": …}')
-        named = {"train": data.train, "valid": data.valid, "test": data.test}
-        paths = [Path(path) for path in named.values() if path]
-        paths += ready_files(recipe)
-        tokenizer, start = vars(recipe.tokenizer), recipe.model["pretrained"]
-        settings = {"seed": seed, "data": vars(data), "tokenizer": tokenizer, "from": start}
-
-        def make(temporary: Path) -> dict[str, Any]:
-            made = write_topic_summaries(temporary, seed) if data.generate else {k: Path(v) for k, v in named.items() if v}
-            files = {
-                "" if split == "train" else f"{split}_": SummaryFile(made[split]) if split in made else None for split in named
-            }
-            return write_pairs(files, data, recipe.tokenizer, temporary, reporter, True, ready_tokenizers(recipe))
-
-        prepare_once(settings, paths, folder, reporter, make)
-
-    def pipeline(self, model: Seq2Seq, quick: bool = False) -> Summarizer:
-        settings = {**self.decoding(quick), "max_length": self.recipe.data.max_length}
-        return Summarizer(model, self.data.source_tokenizer, self.data.target_tokenizer, **settings)

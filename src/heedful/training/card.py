@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from heedful.evaluation.names import shown_scores
+from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress
-
-VERBS = {
-    "translation": 'heedful translate THIS_DIRECTORY "some text"',
-    "summarization": "heedful summarize THIS_DIRECTORY --input documents.txt",
-    "language-model": 'heedful generate THIS_DIRECTORY "Once upon a time"',
-    "bert-pretraining": 'heedful fill THIS_DIRECTORY "a word is [MASK] here"',
-    "classification": 'heedful classify THIS_DIRECTORY "some text"',
-    "tagging": 'heedful tag THIS_DIRECTORY "some text"',
-    "question-answering": 'heedful answer THIS_DIRECTORY "a question?" --passage passage.txt',
-    "image-classification": "heedful classify THIS_DIRECTORY image.png",
-}
 
 
 def model_card(
@@ -37,7 +27,7 @@ def model_card(
         f"{recipe.about or 'A model.'}" + " Made with heedful.",
         "",
         "```",
-        VERBS[recipe.task],
+        f"heedful {JOBS[recipe.task].example.replace('DIRECTORY', 'THIS_DIRECTORY')}",
         "```",
         "",
         "| | |",

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.files import disk_is_full, write_whole
+from heedful.runtime.files import disk_is_full, write_whole
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
 
@@ -35,7 +35,7 @@ class Progress:
     seconds: float = 0.0  # spent training
     best: list[float] | None = None  # the best validation, as `ranking` compares it
     best_step: int = 0
-    stale: int = 0  # validations since the best
+    stale: int = 0  # validations since the metric last improved
     skipped: int = 0  # steps skipped because the loss was not finite
     skipped_in_row: int = 0
 

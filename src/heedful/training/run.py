@@ -18,17 +18,13 @@ import torch
 from safetensors import SafetensorError
 
 from heedful.errors import HeedfulError, Stopped, UsageError
-from heedful.files import disk_is_full, write_json, write_text
+from heedful.jobs.registry import JOBS
 from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.recipe import smallest_config
-from heedful.tasks import task_class
-from heedful.tasks.task import Task
-from heedful.training.card import model_card
-from heedful.training.checkpoint import prune_checkpoints
-from heedful.training.device import check_memory, pick_device
-from heedful.training.log import MetricsLog
-from heedful.training.processes import (
+from heedful.runtime.device import pick_device
+from heedful.runtime.files import disk_is_full, write_json, write_text
+from heedful.runtime.processes import (
     Processes,
     cores,
     joined,
@@ -37,7 +33,12 @@ from heedful.training.processes import (
     torchrun_place,
     with_workers,
 )
-from heedful.training.screen import Screen, Silence
+from heedful.runtime.run_log import MetricsLog
+from heedful.runtime.screen import Screen, Silence
+from heedful.tasks.task import Task
+from heedful.training.card import model_card
+from heedful.training.checkpoint import prune_checkpoints
+from heedful.training.memory import check_memory
 from heedful.training.trainer import Trainer
 
 # What may differ when a run is continued: where and by how many it is computed, not what.
@@ -98,7 +99,7 @@ def finish(run: Path, screen: Screen | None = None) -> dict[str, Any]:
         recipe = replace(recipe, training=replace(recipe.training, workers=1, shard=False))
         if not (run / "data" / "manifest.json").is_file():
             raise HeedfulError(f"{run} has no prepared data; run the same `heedful train` command again to go on")
-        task = task_class(recipe.task)(recipe, run / "data")
+        task = JOBS[recipe.task].task_class(recipe, run / "data")
         processes = Processes()
         trainer = Trainer(task, recipe, run, processes, screen)
         try:
@@ -121,7 +122,7 @@ def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
         return recipe
     if not recipe.model["pretrained"] and not recipe.training.shard:
         check_memory(smallest_config(recipe), pick_device(recipe.training.device))  # before any work on the data
-    task_class(recipe.task).prepare(recipe, run / "data", screen)
+    JOBS[recipe.task].task_class.prepare(recipe, run / "data", screen)
     screen.close()
     path = run / "recipe.toml"
     if not path.exists():  # only now: a mistake in the data leaves nothing behind that would be in the way
@@ -182,7 +183,7 @@ def _with_picked_workers(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
                 found[number] = _trial(recipe, run, processes)
         workers = max(found, key=found.__getitem__, default=possible[0])
         for number, rate in found.items():
-            screen.say(f"trial: {_crew(number)}: {rate:,.0f} {task_class(recipe.task).unit}/s")
+            screen.say(f"trial: {_crew(number)}: {rate:,.0f} {JOBS[recipe.task].task_class.unit}/s")
         recipe = replace(recipe, training=replace(recipe.training, workers=workers))
         write_text(run / "recipe.toml", recipe.to_toml())
     if device.type == "cpu":
@@ -198,7 +199,7 @@ def _crew(workers: int) -> str:
 
 def _trial(recipe: Recipe, run: Path, processes: Processes) -> float:
     """How much is trained on in a second."""
-    task, threads = task_class(recipe.task)(recipe, run / "data"), torch.get_num_threads()
+    task, threads = JOBS[recipe.task].task_class(recipe, run / "data"), torch.get_num_threads()
     try:
         return Trainer(task, recipe, run, processes, Silence()).trial(TRIAL)
     finally:
@@ -221,7 +222,7 @@ def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None
 
 
 def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
-    task = task_class(recipe.task)(recipe, run / "data")
+    task = JOBS[recipe.task].task_class(recipe, run / "data")
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
         total = sum(p.numel() for p in trainer.judged_model.parameters())

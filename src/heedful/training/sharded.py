@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from heedful.nn.layers import DecoderLayer, EncoderLayer
-from heedful.training.processes import Processes, explained
+from heedful.runtime.processes import Processes, explained
 from heedful.training.weights import Weights
 
 

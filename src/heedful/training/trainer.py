@@ -22,6 +22,10 @@ from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.names import one_line, ranking
 from heedful.recipes import Recipe
+from heedful.runtime.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
+from heedful.runtime.processes import Processes, cores, explained
+from heedful.runtime.run_log import MetricsLog
+from heedful.runtime.screen import Screen
 from heedful.tasks.task import Task
 from heedful.training.checkpoint import (
     DamagedCheckpoint,
@@ -31,11 +35,8 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
-from heedful.training.device import check_memory, keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
-from heedful.training.log import MetricsLog
-from heedful.training.processes import Processes, cores, explained
+from heedful.training.memory import check_memory
 from heedful.training.schedule import learning_rate
-from heedful.training.screen import Screen
 from heedful.training.weights import FlatWeights, Weights
 
 WARM = 2  # steps before a trial begins to count
@@ -254,12 +255,12 @@ class Trainer:
             scores = self.task.validate(model, self.processes)
             score = ranking(scores, metric)
             better = p.best is None or score > p.best
+            # A model that is better by its loss alone is kept, but gives no hope of a better score.
+            p.stale = 0 if p.best is None or score[0] > p.best[0] else p.stale + 1
             if better:
-                p.best, p.best_step, p.stale = score, p.step, 0
+                p.best, p.best_step = score, p.step
                 if self.processes.first:
                     on_best(scores)
-            else:
-                p.stale += 1
         if log is not None:
             log.write("valid", p.step, scores)
         how = self.task.search_words(quick=True)

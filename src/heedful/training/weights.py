@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.runtime.processes import Processes
+from heedful.runtime.shared_memory import Board, shared_floats
 from heedful.training.muon import Muon, hidden_matrices
-from heedful.training.processes import Processes
-from heedful.training.shared import Board, shared_floats
 
 ALIGNED = 16  # parts begin at a multiple of so many numbers, a line of a processor's cache
 LAST = (0, math.inf, math.inf)  # behind every matrix

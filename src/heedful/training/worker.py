@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from heedful.errors import HeedfulError
-from heedful.training.processes import as_worker, leave
+from heedful.runtime.processes import as_worker, leave
 from heedful.training.run import work
 
 

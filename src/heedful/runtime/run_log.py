@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from heedful.files import finite, write_text
+from heedful.runtime.files import finite, write_text
 
 
 class MetricsLog:

@@ -1,4 +1,4 @@
-"""Which device to compute on and how precisely (`auto` picks)."""
+"""Which device to compute on and how precisely (`auto` picks), and how much memory there is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import ctypes
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from heedful.errors import UsageError
-from heedful.models import build_model
 
 WIDE = 128  # twice as fast in bf16; half as wide, the gain is a fifth to a half, and several processes keep agreeing better
 
@@ -46,22 +44,6 @@ def cpu_has_bf16() -> bool:
     """Whether the processor itself multiplies in bf16, which with AVX-512 was four times as fast as in float32."""
     features = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return any(features.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
-
-
-BYTES_PER_PARAMETER = 16  # float32: the weight, its gradient and two moments of Adam
-
-
-def check_memory(config: Any, device: torch.device, processes: int = 1) -> None:
-    """An error in words when a model of these settings cannot be trained in this machine's memory; nothing is allocated."""
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in build_model(config).parameters())
-    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory_of_machine()
-    needed = parameters * BYTES_PER_PARAMETER / processes
-    if needed > there:
-        raise UsageError(
-            f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and there are "
-            f"{there / 1e9:,.0f} GB; take a smaller model.preset, model.d_model or model.layers"
-        )
 
 
 def memory_of_machine() -> int:

@@ -49,6 +49,18 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(finite(value), ensure_ascii=False, indent=1) + "\n")
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; an error that names it when it holds none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise HeedfulError(f"{path} is not JSON that can be read: it is nested too deeply") from error
+    except ValueError as error:  # not UTF-8 is one, too
+        raise HeedfulError(f"{path} is not JSON: {error}") from error
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
+
+
 def finite(value: Any) -> Any:
     """The same value as strict JSON can hold it: a number that is not finite becomes null."""
     if isinstance(value, dict):

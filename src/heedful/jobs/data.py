@@ -1,9 +1,9 @@
-"""The jobs a recipe can name: what data each takes, which models do it, and how it is judged."""
+"""The data section of a recipe: one class of settings for each format that jobs learn from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
@@ -27,7 +27,9 @@ class PairSettings:
     generate: str = setting("", "a corpus made on the spot instead of files: `dates`")
     pairs: Annotated[int, Interval(ge=1, le=100_000_000)] = setting(200_000, "training pairs to generate")
     hold_out: Count = setting(1000, "pairs held out for validation when no validation files are given (at most a tenth)")
-    max_length: Length = setting(256, "tokens of either side; a longer training pair is dropped and counted")
+    max_length: Annotated[int, Interval(ge=1, le=4096)] = setting(
+        256, "tokens of either side; a longer training pair is dropped and counted"
+    )
 
 
 @dataclass(frozen=True)
@@ -101,35 +103,3 @@ class ImageSettings:
     mixup: Annotated[float, Interval(ge=0, le=1000)] = setting(
         0.0, "blend pairs of images: the α of the Beta distribution; 0 never does"
     )
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a recipe's `task` stands for."""
-
-    task: str
-    kinds: tuple[str, ...]  # of model; the first is the default
-    preset: str  # of that default
-    data: Any  # settings of its data section
-    metrics: tuple[str, ...]  # what may choose the best checkpoint; the first is the default
-    generate: str  # the default corpus, made on the spot
-    fixed: tuple[str, ...]  # settings of the model that the job and its data decide
-    head: str = "none"  # of a BERT
-
-
-PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
-VOCABULARIES = ("source_vocab", "target_vocab")
-BERT = ("vocab", "head", "classes")
-LABEL_METRICS = ("accuracy", "macro_f1", "loss")
-PIXELS = ("classes", "image_size", "channels")
-_JOBS = (
-    Job("translation", PAIRED, "base", PairSettings, ("bleu", "chrf", "exact", "loss"), "dates", VOCABULARIES),
-    Job("summarization", PAIRED, "tiny", SummarySettings, ("rougeL", "rouge1", "rouge2", "loss"), "topics", VOCABULARIES),
-    Job("language-model", ("gpt",), "gpt-mini", TextSettings, ("loss",), "topics", ("vocab",)),
-    Job("bert-pretraining", ("bert",), "bert-tiny", DocumentSettings, ("loss", "masked_accuracy"), "topics", BERT, "pretraining"),
-    Job("classification", ("bert",), "bert-tiny", ExampleSettings, LABEL_METRICS, "languages", BERT, "sequence"),
-    Job("tagging", ("bert",), "bert-tiny", TagSettings, ("f1", "accuracy", "loss"), "dates", BERT, "token"),
-    Job("question-answering", ("bert",), "bert-tiny", QuestionSettings, ("f1", "exact"), "facts", BERT, "token"),
-    Job("image-classification", ("vit",), "vit-digits", ImageSettings, ("accuracy", "top5", "loss"), "digits", PIXELS),
-)  # fmt: skip
-JOBS: dict[str, Job] = {job.task: job for job in _JOBS}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.training.processes import Processes, lost
+from heedful.runtime.processes import Processes, lost
 
 MOST = 8  # numbers summed at a time
 PAUSE = 5e-5  # seconds between two looks at whether the others are there

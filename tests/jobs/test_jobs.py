@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from heedful.errors import UsageError
+from heedful.jobs.registry import TRAINABLE as JOBS
 from heedful.models import KINDS, config_class
 from heedful.models.presets import PRESETS
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve
-from heedful.recipes.jobs import JOBS
 from heedful.recipes.recipe import FILES
 
 OF_JOB = [(task, preset) for task, job in JOBS.items() for preset in PRESETS if PRESETS[preset].kind in job.kinds]

@@ -9,7 +9,7 @@ import pty
 import pytest
 from rich.console import Console
 
-from heedful.training.screen import Screen, duration
+from heedful.runtime.screen import Screen, duration
 
 
 @pytest.mark.parametrize(

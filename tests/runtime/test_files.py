@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from heedful.files import disk_is_full, os_error_sentence, whole_directory, write_text, write_whole
+from heedful.runtime.files import disk_is_full, os_error_sentence, whole_directory, write_text, write_whole
 
 
 @contextmanager

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from heedful.training.device import WIDE, cpu_has_bf16, wants_bf16
+from heedful.runtime.device import WIDE, cpu_has_bf16, wants_bf16
 
 PROGRAM = """
 import resource, sys, torch
-from heedful.training.device import keep_freed_memory
+from heedful.runtime.device import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 
@@ -50,7 +50,7 @@ def test_bf16_is_picked_where_the_processor_has_it_and_the_model_is_wide(monkeyp
 
 KERNELS = """
 import ctypes, sys, torch
-from heedful.training.device import keep_few_kernels
+from heedful.runtime.device import keep_few_kernels
 if sys.argv[1] == "few":
     keep_few_kernels()
 torch.set_num_threads(1)

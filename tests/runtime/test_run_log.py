@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from heedful.training.log import MetricsLog, read_metrics
+from heedful.runtime.run_log import MetricsLog, read_metrics
 
 
 def test_what_lies_beyond_the_checkpoint_is_taken_back_in_both(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_is_not_a_number_is_written_as_strict_json(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_here_and_now_not_a_hang(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from pathlib import Path; from heedful.training.log import MetricsLog\n"
+        "import resource, sys; from pathlib import Path; from heedful.runtime.run_log import MetricsLog\n"
         "log = MetricsLog(Path(sys.argv[1]), 0)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "for step in range(1000): log.write('train', step, {'loss': 1.0})"

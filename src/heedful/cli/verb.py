@@ -1,0 +1,149 @@
+"""What the verbs that use a model share: options from the registry, inputs in groups, results printed in order."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.lines import groups_of_lines
+from heedful.errors import HeedfulError, InputError, UsageError
+from heedful.jobs.options import Options
+from heedful.jobs.registry import VERBS, Verb
+from heedful.settings import hints, parts_of
+
+if TYPE_CHECKING:
+    from heedful.jobs.results import Result
+    from heedful.pipelines.pipeline import Pipeline
+
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+
+
+@dataclass
+class Request:
+    """One call of a verb: the model, what is asked of it, and what the verb's own options say."""
+
+    verb: Verb
+    pipeline: Pipeline[Any]
+    options: Options
+    groups: Iterator[list[Any]]  # of inputs
+    as_json: bool
+    own: dict[str, Any] = field(default_factory=dict)
+
+
+Work = Callable[[Request], None]
+
+
+def verb_command(name: str, example: str, work: Work | None = None, own: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
+    """A command with the options of a verb, and with some of its `own`; `work` does it, by default by showing results."""
+    verb = VERBS[name]
+    model = Annotated[Path, typer.Argument(help=f"A model directory or a run, such as {example}.")]
+    text = Annotated[list[str] | None, typer.Argument(help=f"{verb.inputs}; without them, lines are read from stdin.")]
+    given = Annotated[Path | None, typer.Option(help=f"A file with one of the {verb.inputs.lower()} per line (plain or gzip).")]
+    as_json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+    parameters = [
+        _parameter("model", model, inspect.Parameter.empty),
+        _parameter("text", text, None),
+        _parameter("input", given, None),
+        *own,
+        *_option_parameters(verb.options),
+        _parameter("as_json", as_json, False),
+        _parameter("device", Device, "auto"),
+    ]
+
+    def command(**values: Any) -> None:
+        options = verb.options(**{key: values[key] for key in hints(verb.options)})
+        extra = {parameter.name: values[parameter.name] for parameter in own}
+        from heedful.pipelines.load import load_for_verb
+        from heedful.runtime.device import pick_device
+
+        if values["text"] and values["input"]:
+            raise UsageError("give text or --input, not both")
+        pipeline = load_for_verb(name, values["model"], pick_device(values["device"]))
+        groups = groups_of_lines(values["text"], values["input"], file_names=pipeline.task == "image-classification")
+        (work or show_results)(Request(verb, pipeline, options, groups, values["as_json"], extra))
+
+    command.__name__, command.__doc__ = name, f"{verb.about}. Takes arguments, a file, or standard input."
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def own_option(name: str, kind: Any, default: Any, about: str) -> inspect.Parameter:
+    """An option that only the command line has, such as a file to write."""
+    return _parameter(name, Annotated[kind, typer.Option(help=about)], default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+
+
+def _option_parameters(options: type[Options]) -> Iterator[inspect.Parameter]:
+    """The fields of a class of options as options of a command. Ranges are checked by the class itself."""
+    types = hints(options)
+    for one in fields(options):
+        kind, optional, _, _ = parts_of(types[one.name])
+        default = one.default if one.default is not MISSING else None
+        yield own_option(one.name, kind | None if optional else kind, default, one.metadata["about"])
+
+
+def show_results(request: Request) -> None:
+    """Print the result of every input in order. One that cannot be used is told, and the others are done all the same."""
+    failed = total = 0
+    for group in request.groups:
+        for given, results in answers(request, group):
+            total += 1
+            if isinstance(results, InputError):
+                failed += 1
+                console.say(f"error: input {total:,}: {results}", error=True)
+            for line in _lines(request, given, results, first=total == 1):
+                print(line)
+        sys.stdout.flush()
+    if failed:
+        raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
+
+
+def answers(request: Request, group: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Result] | InputError]]:
+    """Every input of a group with its results (several when so many were asked for), or with why it cannot be used."""
+    errors: dict[int, InputError] = {index: given for index, given in enumerate(group) if isinstance(given, InputError)}
+    while True:
+        usable = [index for index in range(len(group)) if index not in errors]
+        try:
+            results = request.pipeline.run([group[index] for index in usable], request.options) if usable else []
+            break
+        except InputError as error:
+            errors[usable[error.index]] = error
+    each = len(results) // len(usable) if usable else 0
+    found: dict[int, Sequence[Result]] = {
+        index: results[number * each : (number + 1) * each] for number, index in enumerate(usable)
+    }
+    return [(given, errors[index] if index in errors else found[index]) for index, given in enumerate(group)]
+
+
+def _lines(request: Request, given: Any, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:
+    """What is printed for one input; outputs stay aligned with inputs."""
+    if request.as_json:
+        if isinstance(results, InputError):
+            name = fields(request.verb.result)[0].name
+            results_json = [{name: getattr(results, "given", None) or str(given), "error": str(results)}]
+        else:
+            results_json = [result.as_json() for result in results]
+        for row in results_json:
+            yield json.dumps(row, ensure_ascii=False)
+        return
+    texts = [""] if isinstance(results, InputError) else [result.as_text() for result in results]
+    for number, text in enumerate(texts):
+        if request.verb.name == "generate" and not (first and number == 0):
+            yield ""  # texts of many lines are told apart by a blank one
+        yield text
+    wanted = getattr(request.options, "n_best", 1)
+    written = sum(text.count("\n") + 1 for text in texts)
+    if request.verb.name == "translate":
+        yield from [""] * (wanted - written)  # always so many lines per input

@@ -1,0 +1,29 @@
+"""Sentences of tagged words as the rows a model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.text import Tokenizer
+
+TaggedSentence = tuple[list[str], list[str]]  # words and their tags
+
+
+def pieces_of(words: Sequence[str], tokenizer: Tokenizer, room: int) -> list[tuple[int, list[int], list[int | None]]]:
+    """A sentence in pieces of at most `room` tokens: the first word of each, its ids, and where each word's first token is.
+
+    A word of which the tokenizer makes nothing has no first token (None); one longer than the room is cut.
+    """
+    ids, word_of = tokenizer.encode_words(words)
+    tokens: list[list[int]] = [[] for _ in words]
+    for token, word in zip(ids, word_of, strict=True):
+        tokens[word].append(token)
+    pieces: list[tuple[int, list[int], list[int | None]]] = []
+    for number, own in enumerate(tokens):
+        own = own[:room]
+        if not pieces or len(pieces[-1][1]) + len(own) > room:
+            pieces.append((number, [], []))
+        _, row, first = pieces[-1]
+        first.append(len(row) if own else None)
+        row.extend(own)
+    return pieces

@@ -1,0 +1,223 @@
+"""The jobs and the verbs, each described here and nowhere else. Classes are named, not imported: PyTorch waits until needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from heedful.jobs import data
+from heedful.jobs.options import ClassifyOptions, FillOptions, GenerateOptions, Options, SummarizeOptions, TranslateOptions
+from heedful.jobs.results import Answer, Classification, Continuation, Embedding, Filling, Result, Summary, Tagging, Translation
+
+if TYPE_CHECKING:
+    from heedful.pipelines.pipeline import Pipeline
+    from heedful.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Something people do with a trained model: what it takes and what it gives."""
+
+    name: str
+    about: str  # what it does, for its help
+    inputs: str  # what is given to it, in the plural
+    options: type[Options]
+    result: type[Result]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a model is trained for."""
+
+    name: str  # `task` in recipes and config.json
+    what: str  # what people call such a model
+    verbs: tuple[str, ...]  # the first is what such a model is for
+    example: str  # of using it, after `heedful`; DIRECTORY stands for the model
+    pipeline: str  # module:class that uses a model
+    task: str = ""  # module:class that trains one; none for models that are only imported
+    data: Any = None  # settings of the recipe's data section
+    generate: str = ""  # the default corpus, made on the spot
+    kinds: tuple[str, ...] = ()  # of model; the first is the default
+    preset: str = ""  # of that default
+    fixed: tuple[str, ...] = ()  # settings of the model that the job and its data decide
+    head: str = "none"  # of a BERT
+    metrics: tuple[str, ...] = ()  # what may choose the best checkpoint; the first is the default
+
+    @property
+    def pipeline_class(self) -> type[Pipeline[Any]]:
+        """The class that uses a model of this job."""
+        found: type[Pipeline[Any]] = _named(self.pipeline)
+        return found
+
+    @property
+    def task_class(self) -> type[Task]:
+        """The class that trains a model of this job."""
+        found: type[Task] = _named(self.task)
+        return found
+
+
+def _named(place: str) -> Any:
+    """What `module:name` names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"heedful.{module}"), name)
+
+
+PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
+VOCABULARIES = ("source_vocab", "target_vocab")
+BERT = ("vocab", "head", "classes")
+
+JOBS: dict[str, Job] = {
+    job.name: job
+    for job in (
+        Job(
+            "translation",
+            "a translation model",
+            ("translate",),
+            'translate DIRECTORY "some text"',
+            "pipelines.translator:Translator",
+            "tasks.translation:TranslationTask",
+            data.PairSettings,
+            "dates",
+            PAIRED,
+            "base",
+            VOCABULARIES,
+            metrics=("bleu", "chrf", "exact", "loss"),
+        ),
+        Job(
+            "summarization",
+            "a summarization model",
+            ("summarize",),
+            "summarize DIRECTORY --input documents.txt",
+            "pipelines.summarizer:Summarizer",
+            "tasks.summarization:SummarizationTask",
+            data.SummarySettings,
+            "topics",
+            PAIRED,
+            "tiny",
+            VOCABULARIES,
+            metrics=("rougeL", "rouge1", "rouge2", "loss"),
+        ),
+        Job(
+            "language-model",
+            "a language model",
+            ("generate",),
+            'generate DIRECTORY "Once upon a time"',
+            "pipelines.writer:Writer",
+            "tasks.language_model:LanguageModelTask",
+            data.TextSettings,
+            "topics",
+            ("gpt",),
+            "gpt-mini",
+            ("vocab",),
+            metrics=("loss",),
+        ),
+        Job(
+            "bert-pretraining",
+            "a masked language model",
+            ("fill", "embed"),
+            'fill DIRECTORY "a word is [MASK] here"',
+            "pipelines.masked:MaskedModel",
+            "tasks.pretraining:PretrainingTask",
+            data.DocumentSettings,
+            "topics",
+            ("bert",),
+            "bert-tiny",
+            BERT,
+            "pretraining",
+            ("loss", "masked_accuracy"),
+        ),
+        Job(
+            "classification",
+            "a text classifier",
+            ("classify", "embed"),
+            'classify DIRECTORY "some text"',
+            "pipelines.classifier:Classifier",
+            "tasks.classification:ClassificationTask",
+            data.ExampleSettings,
+            "languages",
+            ("bert",),
+            "bert-tiny",
+            BERT,
+            "sequence",
+            ("accuracy", "macro_f1", "loss"),
+        ),
+        Job(
+            "tagging",
+            "a tagger",
+            ("tag", "embed"),
+            'tag DIRECTORY "some text"',
+            "pipelines.tagger:Tagger",
+            "tasks.tagging:TaggingTask",
+            data.TagSettings,
+            "dates",
+            ("bert",),
+            "bert-tiny",
+            BERT,
+            "token",
+            ("f1", "accuracy", "loss"),
+        ),
+        Job(
+            "question-answering",
+            "a question-answering model",
+            ("answer", "embed"),
+            'answer DIRECTORY "a question?" --passage passage.txt',
+            "pipelines.answerer:Answerer",
+            "tasks.answering:AnsweringTask",
+            data.QuestionSettings,
+            "facts",
+            ("bert",),
+            "bert-tiny",
+            BERT,
+            "token",
+            ("f1", "exact"),
+        ),
+        Job(
+            "image-classification",
+            "an image classifier",
+            ("classify",),
+            "classify DIRECTORY image.png",
+            "pipelines.images:ImageClassifier",
+            "tasks.images:ImageTask",
+            data.ImageSettings,
+            "digits",
+            ("vit",),
+            "vit-digits",
+            ("classes", "image_size", "channels"),
+            metrics=("accuracy", "top5", "loss"),
+        ),
+        Job(
+            "embedding",
+            "a sentence encoder",
+            ("embed",),
+            'embed DIRECTORY "a dog runs" "ein Hund rennt"',
+            "pipelines.embedder:Embedder",
+        ),
+    )
+}
+TRAINABLE = {name: job for name, job in JOBS.items() if job.task}
+
+VERBS: dict[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        Verb("translate", "Translate text; empty lines stay empty", "Texts", TranslateOptions, Translation),
+        Verb("summarize", "Summarize documents", "Documents", SummarizeOptions, Summary),
+        Verb(
+            "generate",
+            "Continue prompts; an empty prompt begins a new document",
+            "Prompts",
+            GenerateOptions,
+            Continuation,
+        ),
+        Verb("fill", "Guess the words hidden by [MASK]", "Texts with [MASK]", FillOptions, Filling),
+        Verb("embed", "Turn sentences into vectors", "Sentences", Options, Embedding),
+        Verb("classify", "Classify texts, or image files", "Texts or image files", ClassifyOptions, Classification),
+        Verb("tag", "Tag the words of sentences", "Sentences", Options, Tagging),
+        Verb("answer", "Answer questions from a passage", "Questions", Options, Answer),
+    )
+}
+
+
+def jobs_of(verb: str) -> list[Job]:
+    """The jobs whose models a verb can use, those it was made for first."""
+    return sorted((job for job in JOBS.values() if verb in job.verbs), key=lambda job: job.verbs[0] != verb)
