@@ -70,7 +70,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def samples(self, examples: Sequence[Any], outputs: Sequence[Any]) -> list[dict[str, str]]:
-        """Examples for people to look at: `input`, `output` and `reference` of each."""
+        """Examples for people to look at: `input`, `output` and `reference` of each; `image`, a data URI, if it is one."""
 
     # The directory
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.corpus import Drops
-from heedful.data.images import Pixels, read_folder, read_image, to_floats
+from heedful.data.images import Pixels, data_uri, read_folder, read_image, to_floats
 from heedful.evaluation import classification_scores, top_scores
 from heedful.models.vit import ViT
 from heedful.pipelines.directory import Pipeline
@@ -19,6 +19,7 @@ from heedful.text import Tokenizer
 
 BATCH = 64  # images at one time
 TOP = 5
+THUMBNAIL = 96  # pixels
 
 Example = tuple[Pixels, str]  # an image (C, H, W) and its class
 
@@ -91,7 +92,8 @@ class ImageClassifier(Pipeline):
         return {**classification_scores([row[0] for row in ranked], right), **top_scores(ranked, right), "loss": loss}
 
     def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[dict[str, str]]:
+        """As for every job, and the `image` itself as a data URI."""
         return [
-            {"input": f"image {number}", "output": row[0][0], "reference": label}
-            for number, ((_, label), row) in enumerate(zip(examples, outputs, strict=True), 1)
+            {"input": f"image {number}", "image": data_uri(image, THUMBNAIL), "output": row[0][0], "reference": label}
+            for number, ((image, label), row) in enumerate(zip(examples, outputs, strict=True), 1)
         ]
