@@ -12,12 +12,10 @@ import torch
 
 from conftest import TASKS, Trained, small_recipe
 from heedful.data.drops import Drops
-from heedful.explain.maps import AttentionMap, attention_maps
-from heedful.explain.report import LONGEST, curve, middling, round_ticks
+from heedful.explain.maps import LONGEST, AttentionMap, attention_maps, drawable
 from heedful.models.recurrent import Recurrent, RecurrentConfig
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.pipelines import load_pipeline
-from heedful.pipelines.classifier import Classifier
 from heedful.pipelines.translator import Translator
 from heedful.text import Tokenizer
 
@@ -101,41 +99,31 @@ def test_every_job_shows_where_its_model_looked(task: str, trained: Trained, tmp
     elif task == "image-classification":
         assert maps["encoder"].rows[:6] == ["[CLS]", "1,1", "1,2", "1,3", "1,4", "2,1"]
         assert len(maps["encoder"].rows) == 1 + 16
+        assert maps["encoder"].grid == (4, 4)
+        assert maps["encoder"].picture.startswith("data:image/png;base64,")
     elif "encoder" in maps and "cross" not in maps:
         assert (maps["encoder"].rows[0], maps["encoder"].rows[-1]) == ("[CLS]", "[SEP]")
         texts = 2 if task in ("question-answering", "bert-pretraining") else 1
         assert maps["encoder"].rows.count("[SEP]") == texts
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_the_report_of_every_job_stands_alone(task: str, trained: Trained) -> None:
-    page = (trained(task) / "report.html").read_text(encoding="utf-8")
-    assert "{{" not in page
-    data = json.loads(page.split("const data = ")[1].split(";\n")[0])
-    assert data
-    assert all(len(one["rows"]) <= LONGEST for one in data.values())
-    assert page.count("<svg") >= 2
-    results = json.loads((trained(task) / "results.json").read_text(encoding="utf-8"))
-    assert results["samples"]
-    assert page.count('<td dir="auto">') == 3 * len(results["samples"])
+def test_drawable_maps_have_whole_numbers_and_say_what_is_left_out() -> None:
+    weights = np.full((2, LONGEST + 2, 3), 1 / 3, dtype=np.float32)
+    tokens = [str(number) for number in range(LONGEST + 2)]
+    (drawn,) = drawable({"cross": AttentionMap("About.", tokens, ["a", "b", "c"], [weights, weights * np.nan])})
+    assert (drawn["rows"], drawn["columns"]) == (tokens[:LONGEST], ["a", "b", "c"])
+    assert [layer["number"] for layer in drawn["layers"]] == [1, 2]
+    assert drawn["layers"][0]["heads"][1][LONGEST - 1] == [333, 333, 333]
+    assert drawn["layers"][1]["heads"][0][0] == [0, 0, 0]  # of a model that has diverged
+    assert drawn["note"] == f"Only the first {LONGEST} tokens are shown."
+    assert "NaN" not in json.dumps(drawn)
 
 
-def test_the_example_that_is_drawn_is_neither_the_shortest_nor_the_longest(trained: Trained) -> None:
-    pipeline = load_pipeline(trained("classification"))
-    assert isinstance(pipeline, Classifier)
-    texts = ["sun", "the sun is over", "the rain is over 7 stones . " * 40]
-    drawn = middling(pipeline, [(text, "sun") for text in texts])["encoder"]
-    assert len(drawn.rows) == len("the sun is over") + 2
-
-
-@pytest.mark.parametrize("highest", [0.0, 0.003, 0.7, 1.0, 3.44, 99.9, 100.0, 15_012.0, 2e6])
-def test_ticks_are_few_round_and_reach_the_highest_value(highest: float) -> None:
-    ticks = round_ticks(highest)
-    assert 2 <= len(ticks) <= 7
-    assert ticks[0] == 0.0
-    assert ticks[-1] >= highest * (1 - 1e-9)
-
-
-def test_a_curve_without_points_is_left_out_and_text_is_escaped() -> None:
-    assert curve("nothing", {"a": []}) == ""
-    assert "<b>" not in curve("<b>", {"<b>": [(1, 2.0), (2, 1.0)]})
+def test_a_large_vision_transformer_keeps_every_patch_and_some_of_its_layers() -> None:
+    names = [str(number) for number in range(197)]
+    weights = np.zeros((12, 197, 197), dtype=np.float32)
+    (drawn,) = drawable({"encoder": AttentionMap("About.", names, names, [weights] * 12, "data:image/png;base64,", (14, 14))})
+    assert drawn["rows"] == names
+    assert [layer["number"] for layer in drawn["layers"]] == [1, 5, 8, 12]
+    assert drawn["note"] == "To keep this page small, 4 of 12 layers are shown."
+    assert drawn["picture"] == {"source": "data:image/png;base64,", "rows": 14, "columns": 14}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, heedful: Command) -> Path:
     files = [f"data.source={source.name}", f"data.target={target.name}"]
     done = heedful("train", "translation", *files, *SMALL, "--run", "runs/own", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert re.search(r"step 50/500  loss \d+\.\d+  [\d,]+ tokens/s  \d+ (s|min .*) left", done.stdout)
+    assert re.search(r"step 50/500  loss \d+\.\d+  [\d,]+ tokens/s  (\d+ min )?\d+ s left", done.stdout)
     assert "held out for validation" in done.stdout
     return folder / "runs" / "own"
 
@@ -91,28 +90,12 @@ def test_evaluate_gives_the_scores_of_the_card_and_for_machines(trained: Path, h
     assert f"{results['best']['validation']['bleu']:.2f}" in card
 
 
-def test_the_report_stands_alone_and_shows_attention(trained: Path) -> None:
+def test_the_report_shows_every_curve_and_every_head(trained: Path) -> None:
     page = (trained / "report.html").read_text(encoding="utf-8")
-    assert "{{" not in page
-    assert not re.search(r"(src|href)=|url\(|@import", page), "the page must not need other files"
-    data = json.loads(re.search(r"const data = (.*);\n", page)[1])  # type: ignore[index]
-    assert {kind: (len(m["layers"]), len(m["layers"][0])) for kind, m in data.items()} == dict.fromkeys(
-        ("cross", "encoder", "decoder"), (2, 4)
-    )
-    for row in data["cross"]["layers"][1][0]:
-        assert sum(row) == pytest.approx(1.0, abs=0.02)
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
-def test_a_browser_draws_the_report(trained: Path, tmp_path: Path) -> None:
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    page = (trained / "report.html").absolute().as_uri()
-    shown = subprocess.run(
-        ["chromium", *quiet, f"--user-data-dir={tmp_path}", "--dump-dom", page], capture_output=True, text=True, timeout=60
-    ).stdout
-    assert shown.count("<figure>") == 2 * 4  # layers × heads
-    assert "layer 2, head 4" in shown
-    assert shown.count("<polyline") == 6  # loss twice, three scores, speed
+    maps = json.loads(page.split('id="attention-maps">')[1].split("</script>")[0])
+    shapes = {one["name"]: (len(one["layers"]), len(one["layers"][0]["heads"])) for one in maps}
+    assert shapes == dict.fromkeys(("Cross-attention", "Encoder self-attention", "Decoder self-attention"), (2, 4))
+    assert page.count("<polyline") == 6  # loss twice, three scores, speed
 
 
 def first_losses(recipe_overrides: list[str], run: Path, heedful: Command, launcher: list[str] | None = None) -> list[float]:

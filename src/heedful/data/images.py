@@ -5,6 +5,8 @@ Shapes: N images, B batch, C channels (3 is colour, 1 is grey), H height, W widt
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 SPLITS = {"test": (0, 15), "valid": (15, 25), "train": (25, 100)}  # per cent of the digits
+EXACT = 64  # pixels along a side of the largest image that a page shows pixel by pixel
 INSTALL = "pip install 'heedful[vision]'"
 
 
@@ -154,6 +157,19 @@ def read_digits() -> dict[str, LabelledImages]:
 def to_floats(images: Pixels) -> Tensor:
     """Bytes → a tensor of the same shape between −1 and 1, as a ViT reads images."""
     return torch.from_numpy(images).float() / 127.5 - 1.0
+
+
+def data_uri(image: Pixels, longest: int) -> str:
+    """An image (C, H, W) for a web page: a small one exactly, as PNG; a larger one as JPEG, at most `longest` pixels wide."""
+    require_pillow()
+    from PIL import Image
+
+    picture = Image.fromarray(np.ascontiguousarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)))
+    kind = "png" if max(picture.size) <= EXACT else "jpeg"
+    picture.thumbnail((longest, longest))
+    file = io.BytesIO()
+    picture.save(file, kind)
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
 # Augmentation: a model without inductive bias is shown what does not change a class

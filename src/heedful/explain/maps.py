@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.data.framing import collate, segments_of
+from heedful.data.images import data_uri
 from heedful.nn.attention import keep_attention
 from heedful.pipelines.encoder import EncoderPipeline
 from heedful.pipelines.pipeline import Pipeline
@@ -17,16 +18,23 @@ from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
 BEGIN, END = "⟨begin⟩", "⟨end⟩"
+NAMES = {"cross": "Cross-attention", "encoder": "Encoder self-attention", "decoder": "Decoder self-attention"}
+LOOKS_BACK = "Rows and columns are the tokens the decoder reads; none attends to a later one."
+LONGEST = 48  # tokens of a text whose attention is drawn
+MOST_WEIGHTS = 2_000_000  # of one map that is drawn, about 5 MB on a page
+PICTURE_SIZE = 384  # pixels
 
 
 @dataclass(frozen=True)
 class AttentionMap:
     """Who looked where: a list over layers of weights (H, queries, keys), whose rows sum to one."""
 
-    about: str  # what stands in a row and in a column
+    about: str  # a sentence on what the rows and columns are
     rows: list[str]
     columns: list[str]
     layers: list[NDArray[np.float32]]
+    picture: str = ""  # the image whose patches the last rows and columns are, as a data URI
+    grid: tuple[int, int] = (0, 0)  # patches of the image, down and across
 
 
 def attention_maps(pipeline: Pipeline[Any], example: Any) -> dict[str, AttentionMap]:
@@ -64,9 +72,11 @@ def translation_maps(translator: Translator, text: str) -> dict[str, AttentionMa
     source = [*translator.source_tokenizer.tokens(source_ids), END]
     inputs, outputs = [BEGIN, *written], [*written, END]
     maps = {
-        "cross": AttentionMap("written token (row) → source token", outputs, source, kept.get("decoder.cross", [])),
-        "encoder": AttentionMap("source token (row) → source token", source, source, kept.get("encoder.self", [])),
-        "decoder": AttentionMap("token read (row) → tokens before it", inputs, inputs, kept.get("decoder.self", [])),
+        "cross": AttentionMap(
+            "Rows are the tokens the model writes, columns those of the source.", outputs, source, kept.get("decoder.cross", [])
+        ),
+        "encoder": AttentionMap("Rows and columns are the tokens of the source.", source, source, kept.get("encoder.self", [])),
+        "decoder": AttentionMap(LOOKS_BACK, inputs, inputs, kept.get("decoder.self", [])),
     }
     return {name: one for name, one in maps.items() if one.layers}
 
@@ -77,7 +87,7 @@ def text_maps(writer: Writer, ids: list[int]) -> dict[str, AttentionMap]:
     tokens = torch.tensor([ids], device=writer.device)
     names = [END if token == writer.tokenizer.eos else writer.tokenizer.tokens([token])[0] for token in ids]
     kept = _kept(writer.model, lambda: writer.model.states(tokens))
-    return {"decoder": AttentionMap("token read (row) → tokens before it", names, names, kept["encoder.self"])}
+    return {"decoder": AttentionMap(LOOKS_BACK, names, names, kept["encoder.self"])}
 
 
 def encoder_maps(pipeline: EncoderPipeline[Any], example: Any) -> dict[str, AttentionMap]:
@@ -90,7 +100,7 @@ def encoder_maps(pipeline: EncoderPipeline[Any], example: Any) -> dict[str, Atte
     named = {tokenizer.bos: "[CLS]", tokenizer.eos: "[SEP]", tokenizer.mask: "[MASK]"}
     names = [named[token] if token in named else tokenizer.tokens([token])[0] for token in row]
     kept = _kept(pipeline.model, lambda: pipeline.model.states(tokens, segments))
-    return {"encoder": AttentionMap("token (row) → token", names, names, kept["encoder.self"])}
+    return {"encoder": AttentionMap("Rows and columns are the tokens of the text.", names, names, kept["encoder.self"])}
 
 
 def image_maps(pipeline: Any, example: Any) -> dict[str, AttentionMap]:
@@ -100,5 +110,35 @@ def image_maps(pipeline: Any, example: Any) -> dict[str, AttentionMap]:
     patch = pipeline.model.config.patch
     down, across = image.size(2) // patch, image.size(3) // patch
     names = ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(down) for column in range(across))]
-    names = names[-kept["encoder.self"][0].shape[-1] :]  # a model that takes the mean has no [CLS]
-    return {"encoder": AttentionMap("patch (row) → patch", names, names, kept["encoder.self"])}
+    about = "Rows and columns are the patches of the image, named by row and column, after [CLS]."
+    picture = data_uri(example[0], PICTURE_SIZE)
+    return {"encoder": AttentionMap(about, names, names, kept["encoder.self"], picture, (down, across))}
+
+
+def drawable(maps: dict[str, AttentionMap]) -> list[dict[str, Any]]:
+    """Maps as `attention.js` draws them and JSON can hold them, with weights in thousandths.
+
+    A long text is cut after `LONGEST` tokens. Where there are still too many weights, some layers are left out.
+    """
+    return [_drawable(kind, one) for kind, one in maps.items()]
+
+
+def _drawable(kind: str, one: AttentionMap) -> dict[str, Any]:
+    length = None if one.picture else LONGEST  # a picture needs all of its patches
+    layers = [np.nan_to_num(weights[:, :length, :length]) for weights in one.layers]
+    count = min(len(layers), max(1, MOST_WEIGHTS // layers[0].size))
+    numbers = sorted({round(number) for number in np.linspace(len(layers), 1, count)})
+    notes = []
+    if not one.picture and max(len(one.rows), len(one.columns)) > LONGEST:
+        notes.append(f"Only the first {LONGEST} tokens are shown.")
+    if len(numbers) < len(layers):
+        notes.append(f"To keep this page small, {len(numbers)} of {len(layers)} layers are shown.")
+    return {
+        "name": NAMES[kind],
+        "about": one.about,
+        "note": " ".join(notes),
+        "rows": one.rows[:length],
+        "columns": one.columns[:length],
+        "layers": [{"number": number, "heads": (1000 * layers[number - 1]).round().astype(int).tolist()} for number in numbers],
+        "picture": {"source": one.picture, "rows": one.grid[0], "columns": one.grid[1]} if one.picture else None,
+    }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.drops import Drops
-from heedful.data.images import Pixels, read_folder, read_image, to_floats
+from heedful.data.images import Pixels, data_uri, read_folder, read_image, to_floats
 from heedful.errors import HeedfulError, InputError
 from heedful.evaluation import classification_scores, top_scores
 from heedful.jobs.options import ClassifyOptions
@@ -23,6 +23,7 @@ from heedful.text import Tokenizer
 
 BATCH = 64  # images at one time
 TOP = 5
+THUMBNAIL = 96  # pixels
 
 LabelledImage = tuple[Pixels, str]  # an image (C, H, W) and its class
 
@@ -110,7 +111,8 @@ class ImageClassifier(Pipeline[LabelledImage]):
         return {**classification_scores([row[0] for row in ranked], right), **top_scores(ranked, right), "loss": loss}
 
     def samples(self, examples: Sequence[LabelledImage], outputs: Sequence[Any]) -> list[dict[str, str]]:
+        """As for every job, and the `image` itself as a data URI."""
         return [
-            {"input": f"image {number}", "output": row[0][0], "reference": label}
-            for number, ((_, label), row) in enumerate(zip(examples, outputs, strict=True), 1)
+            {"input": f"image {number}", "image": data_uri(image, THUMBNAIL), "output": row[0][0], "reference": label}
+            for number, ((image, label), row) in enumerate(zip(examples, outputs, strict=True), 1)
         ]

@@ -1,0 +1,114 @@
+"""The report of a run says the right things in the right order, whatever the run recorded. How it looks: the browser's test."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import TASKS, Trained
+from heedful.explain.maps import LONGEST
+from heedful.explain.report import learning_curves, main_score_first, typical_maps, write_report
+from heedful.pipelines import load_pipeline
+from heedful.pipelines.classifier import Classifier
+
+
+def rewritten(run: Path, folder: Path, entries: list[dict[str, Any]] | None = None, **changes: Any) -> str:
+    """The report of a finished run under another name, with other entries in its log and other results."""
+    folder.mkdir()
+    shutil.copy(run / "recipe.toml", folder)
+    shutil.copy(run / "metrics.jsonl", folder)
+    if entries is not None:
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    results = {**json.loads((run / "results.json").read_text(encoding="utf-8")), **changes}
+    return write_report(folder, results, load_pipeline(run), [], "tokens").read_text(encoding="utf-8")
+
+
+def maps_of(page: str) -> list[dict[str, Any]]:
+    """The attention maps that stand in a page."""
+    found: list[dict[str, Any]] = json.loads(page.split('id="attention-maps">')[1].split("</script>")[0])
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_report_of_every_job_stands_alone(task: str, trained: Trained) -> None:
+    page = (trained(task) / "report.html").read_text(encoding="utf-8")
+    assert "{{" not in page
+    assert not re.search(r'(src|href)="(?!data:)|url\(|@import|fetch\(', page), "the page must not need other files"
+    assert not re.search(r"\d\.\d{7}", page), "a number has too many digits"
+    maps = maps_of(page)
+    assert maps
+    for one in maps:
+        assert max(len(one["rows"]), len(one["columns"])) <= LONGEST
+        assert all(isinstance(weight, int) for row in one["layers"][0]["heads"][0] for weight in row)
+        if not one["note"]:  # what is cut off is missing
+            assert all(sum(row) == pytest.approx(1000, abs=20) for row in one["layers"][0]["heads"][0])
+    assert page.count("<svg") >= 2
+    samples = json.loads((trained(task) / "results.json").read_text(encoding="utf-8"))["samples"]
+    assert samples
+    assert page.count("<td data-name=") == 3 * len(samples)
+
+
+def test_a_sample_of_an_image_shows_the_image(trained: Trained) -> None:
+    run = trained("image-classification")
+    samples = json.loads((run / "results.json").read_text(encoding="utf-8"))["samples"]
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert len(samples) == page.count('<img src="data:image/png;base64,')
+    assert samples[0]["image"] in page
+
+
+def test_the_title_is_the_name_of_the_run_and_the_recipe_stands_beneath(trained: Trained, tmp_path: Path) -> None:
+    page = rewritten(trained("classification"), tmp_path / "third <try>")
+    assert "<title>third &lt;try&gt; — heedful</title>" in page
+    assert re.search(r"<h1[^>]*>third &lt;try&gt;</h1>\s*<p[^>]*>Recipe: <bdi>classification</bdi>", page)
+
+
+def test_the_score_that_chose_the_best_checkpoint_comes_first(trained: Trained) -> None:
+    scores = {"bleu": 30.0, "chrf": 50.0, "exact": 5.0, "loss": 1.0, "perplexity": 2.718}
+    assert list(main_score_first(scores, "bleu")) == ["BLEU", "chrF", "exact match", "perplexity"]
+    assert list(main_score_first(scores, "exact")) == ["exact match", "BLEU", "chrF", "perplexity"]
+    assert list(main_score_first(scores, "loss")) == ["loss", "BLEU", "chrF", "exact match", "perplexity"]
+    page = (trained("tagging") / "report.html").read_text(encoding="utf-8")
+    assert re.search(r'<li class="card main"><b>[\d.]+ %</b><span>F1</span>', page)
+    assert "<th>model</th><th>data</th><th>F1</th><th>accuracy</th>" in page
+    chart = next(chart for chart in learning_curves([{"kind": "valid", "step": 1, "accuracy": 1.0, "f1": 2.0}], "f1", "words"))
+    assert [line.name for line in chart.lines] == ["F1", "accuracy"]
+
+
+def test_a_run_whose_losses_are_not_finite_has_a_report_too(trained: Trained, tmp_path: Path) -> None:
+    entries = [
+        {"kind": "train", "step": 1, "nll": None, "tokens_per_second": None},
+        {"kind": "valid", "step": 2, "loss": None, "bleu": 12.5},
+    ]
+    results = {name: {"validation": {"bleu": 12.5, "loss": None, "perplexity": float("nan")}} for name in ("best", "final")}
+    page = rewritten(trained("translation"), tmp_path / "diverged", entries, **results)
+    assert page.count("<svg") == page.count("<circle") == 1
+    assert "Scores on the validation set" in page
+    assert "not finite" in page
+    assert "which was used to choose the best checkpoint, and not to train" in page
+    assert "There are none" in rewritten(trained("translation"), tmp_path / "nothing", [])
+
+
+def test_text_is_escaped_and_an_empty_output_is_named(trained: Trained, tmp_path: Path) -> None:
+    samples = [{"input": "<script>alert(1)</script>", "output": "", "reference": "a & b"}]
+    page = rewritten(trained("translation"), tmp_path / "run", samples=samples)
+    assert "<script>alert" not in page
+    assert "a &amp; b" in page
+    assert '<div class="text empty" dir="auto">empty</div>' in page
+
+
+def test_a_run_that_was_stopped_says_so(trained: Trained, tmp_path: Path) -> None:
+    page = rewritten(trained("translation"), tmp_path / "run", unfinished="stopped at step 3 of 6")
+    assert "This run is not finished: it was stopped at step 3 of 6." in page
+
+
+def test_the_example_that_is_drawn_is_neither_the_shortest_nor_the_longest(trained: Trained) -> None:
+    pipeline = load_pipeline(trained("classification"))
+    assert isinstance(pipeline, Classifier)
+    texts = ["sun", "the sun is over", "the rain is over 7 stones . " * 40]
+    drawn = typical_maps(pipeline, [(text, "sun") for text in texts])["encoder"]
+    assert len(drawn.rows) == len("the sun is over") + 2
