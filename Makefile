@@ -1,6 +1,6 @@
 # make demo   set up, train the default model, score it, translate examples, write the report
 # make test   set up, lint, types, tests
-# make slow   the tests that `make test` leaves out: more kills, more full disks
+# make slow   the tests that `make test` leaves out: ten times as many malformed inputs, more kills, more full disks
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -31,12 +31,14 @@ lint: .venv/dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
 
 test: lint
 	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
 
 slow: .venv/dev
+	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
 
 clean:

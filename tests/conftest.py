@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from heedful.cli import main
 from heedful.recipes import Recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ TASKS = (
 LONGER = ["tokenizer.kind=char", "training.steps=40", "training.validate_every=40", "decoding.max_extra=20"]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Trained = Callable[[str], Path]
+Run = Callable[..., tuple[str, str]]  # arguments, exit code and standard input → what was written to stdout and stderr
 OpenPage = Callable[..., "Page"]
 QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -247,3 +250,32 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert not problems
+
+
+@contextmanager
+def standard_input(content: bytes, folder: Path) -> Iterator[None]:
+    """What a verb reads from its file descriptor 0 while this lasts."""
+    (folder / "stdin").write_bytes(content)
+    before, file = os.dup(0), os.open(folder / "stdin", os.O_RDONLY)
+    os.dup2(file, 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(file)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run a command in this process, expect its exit code, and give what it wrote to stdout and stderr."""
+
+    def command(*arguments: object, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
+        with standard_input(stdin.encode(), tmp_path), pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        assert (ended.value.code or 0) == code, err
+        return out, err
+
+    return command

@@ -65,6 +65,19 @@ def check_fields(settings: Any) -> None:
         from_json(name, hint, getattr(settings, name))
 
 
+def build(settings: Callable[..., T], given: Mapping[str, Any]) -> T:
+    """An instance of a class of settings from JSON; unknown and missing names are named."""
+    known = hints(settings)
+    for name in given:
+        if name not in known:
+            raise UsageError(f"there is no setting '{_short(name)}'")
+    needed = [one.name for one in dataclasses.fields(settings) if one.default is dataclasses.MISSING]  # type: ignore[arg-type]
+    for name in needed:
+        if name not in given:
+            raise UsageError(f"it does not say {name}")
+    return settings(**{name: from_json(name, known[name], value) for name, value in given.items()})
+
+
 def check_arguments(call: Callable[..., object], given: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments from JSON, checked against the types and ranges of a function's parameters."""
     known = hints(call)

@@ -128,7 +128,9 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 def test_recipes_lists_what_can_be_trained_and_shows_one_in_full(inside: Run, tmp_path: Path) -> None:
     out, _ = inside("recipes")
-    recipes, *kinds = out.strip().split("\n\n")
+    recipes, refused, *kinds = out.strip().split("\n\n")
+    told = {line.split()[0] for line in refused.splitlines()[1:]}
+    assert told == {"classification", "dates", "multi30k", "summarization", "translation"}
     assert [line.split()[0] for line in recipes.splitlines()[1:]] == list(shipped_recipes())
     shown = {part.splitlines()[0].split()[-1]: [line.split()[0] for line in part.splitlines()[1:]] for part in kinds}
     assert shown == {kind: [name for name, preset in PRESETS.items() if preset.kind == kind] for kind in KINDS}

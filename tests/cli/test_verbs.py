@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +12,8 @@ import numpy as np
 import pytest
 
 from conftest import TASKS as JOBS
-from conftest import Trained, write_examples, write_pairs
-from heedful.cli import VERBS, main
+from conftest import Run, Trained, write_examples, write_pairs
+from heedful.cli import VERBS
 from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.embedder import Embedder
@@ -48,36 +44,6 @@ USES: dict[str, tuple[str, list[str], list[str]]] = {
         [],
     ),
 }
-Run = Callable[..., tuple[str, str]]
-
-
-@contextmanager
-def standard_input(content: bytes, folder: Path) -> Iterator[None]:
-    """What a verb reads from its file descriptor 0 while this lasts."""
-    (folder / "stdin").write_bytes(content)
-    before, file = os.dup(0), os.open(folder / "stdin", os.O_RDONLY)
-    os.dup2(file, 0)
-    try:
-        yield
-    finally:
-        os.dup2(before, 0)
-        os.close(before)
-        os.close(file)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run a command in this process, expect its exit code, and give what it wrote to stdout and stderr."""
-
-    def command(*arguments: object, code: int = 0, stdin: str = "") -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
-        with standard_input(stdin.encode(), tmp_path), pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        assert (ended.value.code or 0) == code, err
-        return out, err
-
-    return command
 
 
 def use(verb: str, trained: Trained) -> tuple[Path, list[str], list[str]]:

@@ -114,12 +114,17 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     return config, weights
 
 
-def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a BERT config.json, without the names of the classes, and its tensors."""
+def check_exportable(config: BertConfig) -> None:
+    """Stop when a BERT of transformers cannot express these settings."""
     if config.head not in ("none", "token"):
         refuse_settings(config, pooling="cls")
     if config.pooling == "attention":
         refuse_settings(config, pooling="mean")
+
+
+def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a BERT config.json, without the names of the classes, and its tensors."""
+    check_exportable(config)
     absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
     architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
     if "next_sentence" in absent:

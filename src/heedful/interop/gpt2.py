@@ -64,9 +64,14 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     return config, read_linked(links(config, prefix), config, tensors, origin)
 
 
+def check_exportable(config: GPTConfig) -> None:
+    """Stop when GPT-2 cannot express these settings."""
+    refuse_settings(config, norm="pre", positions="learned")
+
+
 def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Our settings and weights → a GPT-2 config.json and its tensors."""
-    refuse_settings(config, norm="pre", positions="learned")
+    check_exportable(config)
     values = {
         "model_type": "gpt2",
         "architectures": [ARCHITECTURES[0]],

@@ -97,6 +97,24 @@ def import_huggingface(path: Path, out: Path) -> str:
     return f"read a {what} from {path}; {out} is {JOBS[task].what}" + (f". Note: {note}" if note else "")
 
 
+def why_not_exportable(config: Any) -> str:
+    """Why a model of these settings cannot be written for transformers, or an empty string."""
+    families: dict[str, Callable[[Any], None]] = {
+        "seq2seq": marian.check_exportable,
+        "gpt": gpt2.check_exportable,
+        "bert": bert.check_exportable,
+        "vit": vit.check_exportable,
+    }
+    kind = kind_of(config)
+    if kind not in families:
+        return f"Hugging Face's library has no {kind} model"
+    try:
+        families[kind](config)
+    except HeedfulError as error:
+        return str(error)
+    return ""
+
+
 def export_huggingface(model_dir: Path, out: Path) -> str:
     """Read a model directory of ours and write one that transformers loads; a sentence on what was written."""
     out = Path(out)

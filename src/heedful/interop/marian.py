@@ -98,14 +98,19 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     return config, reorder_features(weights, theirs_in_our_order(config.d_model))
 
 
-def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a Marian config.json and its tensors."""
+def check_exportable(config: Seq2SeqConfig) -> None:
+    """Stop when Marian cannot express these settings."""
     usual = config.d_model // config.heads
     refuse_settings(config, norm="post", positions="sinusoidal", reads="last")
     if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
         raise HeedfulError(
             f"Marian's heads are d_model / heads = {usual} wide; this model has d_k {config.d_k} and d_v {config.d_v}"
         )
+
+
+def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Our settings and weights → a Marian config.json and its tensors."""
+    check_exportable(config)
     values = {
         "model_type": "marian",
         "architectures": [ARCHITECTURE],

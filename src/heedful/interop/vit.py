@@ -67,9 +67,14 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     return config, weights
 
 
+def check_exportable(config: ViTConfig) -> None:
+    """Stop when a ViT of transformers cannot express these settings."""
+    refuse_settings(config, pooling="cls")
+
+
 def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Our settings and weights → a ViT config.json, without the names of the classes, and its tensors."""
-    refuse_settings(config, pooling="cls")
+    check_exportable(config)
     values = {
         "model_type": "vit",
         "architectures": [ARCHITECTURE],

@@ -30,7 +30,7 @@ from heedful.pipelines.directory import (
     read_weights,
 )
 from heedful.runtime.files import write_text, write_whole
-from heedful.settings import check_arguments
+from heedful.settings import build, check_arguments
 from heedful.text import Tokenizer
 
 Example = TypeVar("Example")
@@ -136,7 +136,7 @@ class Pipeline(ABC, Generic[Example]):
         tokenizers = read_tokenizers(folder, config)
         weights = folder / "model.safetensors"
         try:
-            shape = config_class(config["kind"])(**config["model"])
+            shape = build(config_class(config["kind"]), config["model"])
             check_shapes(shape, header_shapes(weights), str(weights))
             model = build_model(shape)
             pipeline = cls.assemble(model, tokenizers, check_arguments(cls.__init__, config["settings"]))

@@ -22,6 +22,7 @@ from heedful.jobs.registry import JOBS, PAIRED, TRAINABLE, Job
 from heedful.models import config_class
 from heedful.models.presets import PRESETS, Preset, find_preset
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
+from heedful.runtime.files import os_error_sentence
 from heedful.settings import from_json, from_text, hints
 
 FOLDER = Path(__file__).parent
@@ -82,9 +83,13 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         raise UsageError(f"there is no recipe '{name}'{did_you_mean(name, shipped)}")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+    except (UnicodeDecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8 text"
         raise HeedfulError(f"{path} is not valid TOML: {reason}") from error
+    except ValueError as error:  # a TOMLDecodeError is one
+        raise HeedfulError(f"{path} is not valid TOML: {error}") from error
+    except OSError as error:
+        raise HeedfulError(os_error_sentence(error)) from error
     return resolve(raw, overrides, path.stem if path.stem != "recipe" else path.parent.name)
 
 

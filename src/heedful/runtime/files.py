@@ -55,7 +55,9 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
         raise HeedfulError(f"{path} is not JSON that can be read: it is nested too deeply") from error
-    except ValueError as error:  # not UTF-8 is one, too
+    except UnicodeDecodeError as error:
+        raise HeedfulError(f"{path} is not JSON: it is not UTF-8 text") from error
+    except ValueError as error:
         raise HeedfulError(f"{path} is not JSON: {error}") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
@@ -123,9 +125,10 @@ def sync(path: Path) -> None:
 
 
 def error_number(error: BaseException) -> int | None:
-    """The number of an error of the operating system, or None; safetensors puts it into its text."""
+    """The number of an error of the operating system, or None; safetensors puts it into its text, NumPy tells how much was
+    written of what it wanted to."""
     if isinstance(error, OSError):
-        return error.errno
+        return errno.ENOSPC if error.errno is None and "requested and" in str(error) else error.errno
     found = re.search(r"\(os error (\d+)\)", str(error)) if isinstance(error, Exception) else None
     return int(found[1]) if found else None
 

@@ -104,6 +104,8 @@ class Tokenizer:
             return cls(Backend.from_str(path.read_text(encoding="utf-8")), roles)
         except HeedfulError:
             raise
+        except UnicodeDecodeError as error:
+            raise HeedfulError(f"{path} is not a tokenizer.json or a vocab.txt: it is not UTF-8 text") from error
         except Exception as error:  # the library raises bare Exception
             raise HeedfulError(f"{path} is not a tokenizer.json or a vocab.txt: {error}") from error
 
