@@ -24,9 +24,9 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
+from heedful.training.flat_weights import FlatWeights
 from heedful.training.run import train
 from heedful.training.trainer import PERSISTENT, Trainer, Window
-from heedful.training.weights import FlatWeights
 
 SMALL = [
     "model.d_model=64", "model.d_ff=128", "model.layers=2", "model.heads=4", "model.dropout=0.0", "tokenizer.kind=wordpiece",

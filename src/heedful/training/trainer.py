@@ -35,9 +35,10 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
+from heedful.training.flat_weights import FlatWeights
 from heedful.training.memory import check_memory
 from heedful.training.schedule import learning_rate
-from heedful.training.weights import FlatWeights, Weights
+from heedful.training.weights import Weights
 
 WARM = 2  # steps before a trial begins to count
 PIECE = 1024  # positions of a batch, at least, that a CPU learns from at a time: so it keeps little for the way back
@@ -66,7 +67,7 @@ class Trainer:
         self.weights: Weights
         adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
         if s.shard and processes.world > 1:
-            from heedful.training.sharded import ShardedLoss, ShardedWeights  # a quarter of all that is imported
+            from heedful.training.sharded_weights import ShardedLoss, ShardedWeights  # a quarter of all that is imported
 
             self.judged_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
             self.loss = root = ShardedLoss(self.model, task.loss)
