@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -21,7 +22,7 @@ def test_every_parameter_has_a_place_of_its_own(muon: bool) -> None:
     assert set(places) == {name for name, _ in MODEL.named_parameters()}
     ends = sorted((place.start, place.stop) for place in places.values())
     assert ends[0][0] == 0
-    assert all(before[1] == after[0] for before, after in zip(ends, ends[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(ends))
     assert ends[-1][1] == layout.size == sum(parameter.numel() for parameter in MODEL.parameters())
     assert all(places[name].stop - places[name].start == math.prod(shape) for name, shape in layout.shapes.items())
 
@@ -42,7 +43,7 @@ def test_shares_cover_everything_once(world: int, muon: bool) -> None:
     covered = sorted((part.start, part.stop) for share in shares for part in share.parts if part.start < part.stop)
     assert covered[0][0] == 0
     assert covered[-1][1] == layout.size
-    assert all(before[1] == after[0] for before, after in zip(covered, covered[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(covered))
     for share in shares:
         assert (share.rest.start - layout.rest.start) % ALIGNED == 0 or share.rest.start == share.rest.stop
         for stack, part in share.stacks:
