@@ -17,7 +17,7 @@ from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_sear
 from heedful.errors import UsageError
 from heedful.evaluation import summary_scores, translation_scores
 from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.directory import Pipeline, by_budget
 from heedful.text import Tokenizer
 

@@ -15,7 +15,7 @@ from heedful.data.text import blocks_of
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import UsageError
 from heedful.models.gpt import GPT
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.directory import Pipeline
 from heedful.text import Tokenizer
 

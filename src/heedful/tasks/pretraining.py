@@ -18,7 +18,7 @@ from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.topics import write_topic_sentences
 from heedful.errors import HeedfulError
 from heedful.models.bert import Bert
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.encoder import segments_of
 from heedful.pipelines.masked import MaskedModel, Texts, chunks_of, hide, pairs_of
 from heedful.recipes import Recipe
