@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from heedful.data.corpus import Drops
 from heedful.errors import HeedfulError, UsageError
 from heedful.files import write_text, write_whole
-from heedful.models import KINDS, build_model, config_class, kind_of
+from heedful.models import MODEL_KINDS, build_model, config_class, kind_of
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import TASKS
 from heedful.text import Tokenizer
@@ -148,7 +148,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config.get("format"), int) or config["format"] > FORMAT:
         raise HeedfulError(f"{folder} was written by a newer heedful (format {config.get('format')}); update heedful")
     config.setdefault("settings", config.get("decoding", {}))  # its name in the first version
-    if config.get("task") not in TASKS or config.get("kind") not in KINDS:
+    if config.get("task") not in TASKS or config.get("kind") not in MODEL_KINDS:
         raise HeedfulError(f"{path} names the task '{config.get('task')}' and the kind '{config.get('kind')}', unknown here")
     return config
 
