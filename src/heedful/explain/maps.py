@@ -1,4 +1,4 @@
-"""The attention of every layer and head for one input (SPEC 20)."""
+"""Attention maps: the attention weights of every layer and head for one input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.data.batches import collate
-from heedful.nn.attention import keep_attention
+from heedful.nn.trace import Part, Trace
 from heedful.pipelines.directory import Pipeline
 from heedful.pipelines.encoder import EncoderPipeline, segments_of
 from heedful.pipelines.translator import Translator
@@ -21,16 +21,16 @@ BEGIN, END = "⟨begin⟩", "⟨end⟩"
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Who looked where: a list over layers of weights (H, queries, keys), whose rows sum to one."""
+    """How much each query attends to each key: a list over layers of weights (H, queries, keys), whose rows sum to one."""
 
-    about: str  # what stands in a row and in a column
+    about: str  # what a row and a column are
     rows: list[str]
     columns: list[str]
     layers: list[NDArray[np.float32]]
 
 
 def attention_maps(pipeline: Pipeline, example: Any) -> dict[str, AttentionMap]:
-    """Let a model do its job on one example, as `predict` takes them, and keep every attention on the way."""
+    """The attention maps of a model for one example, as `predict` takes it."""
     if isinstance(pipeline, Translator):
         return translation_maps(pipeline, example[0])
     if isinstance(pipeline, Writer):
@@ -40,48 +40,41 @@ def attention_maps(pipeline: Pipeline, example: Any) -> dict[str, AttentionMap]:
     return image_maps(pipeline, example)
 
 
-def _kept(model: Any, run: Any) -> dict[str, list[NDArray[np.float32]]]:
-    """Run a model and collect its attentions: "encoder.self", "decoder.self" and "decoder.cross", a layer after the other."""
-    found: dict[str, list[NDArray[np.float32]]] = {}
-    with torch.no_grad(), keep_attention(model.eval()) as attentions:
-        run()
-        for name, attention in attentions.items():
-            part, kind = name.split(".")[0], name.rsplit(".", 1)[-1].removesuffix("_attention")
-            if attention.weights is not None:
-                found.setdefault(f"{part}.{kind}", []).append(attention.weights[0].float().cpu().numpy())
-    return found
+def layers_of(trace: Trace, part: Part) -> list[NDArray[np.float32]]:
+    """The weights (H, Lq, Lk) of every layer of a part, of the first example of the batch; [] if the model has no such part."""
+    return [layer.weights[0].float().cpu().numpy() for layer in trace.attention.get(part, [])]
 
 
 def translation_maps(translator: Translator, text: str) -> dict[str, AttentionMap]:
-    """`cross`, `encoder` and `decoder` of an encoder–decoder that translates a text; a recurrent one has `cross` alone."""
+    """`cross`, `encoder` and `decoder` of an encoder–decoder that translates a text; a recurrent one has only `cross`."""
     source_ids = translator.encode_sources([text])[0]
     found = translator.search([text])[0]
     target_ids = found[0].tokens if found else []
     rows = [np.array(source_ids, dtype=np.uint32)], [np.array(target_ids, dtype=np.uint32)]
     batch = collate(*rows, translator.special).to(translator.device)
-    kept = _kept(translator.model, lambda: translator.model.states(batch.source, batch.target_in, batch.source_mask))
+    trace = translator.model.eval().trace(batch.source, batch.target_in, batch.source_mask)
     written = translator.target_tokenizer.tokens(target_ids)
     source = [*translator.source_tokenizer.tokens(source_ids), END]
     inputs, outputs = [BEGIN, *written], [*written, END]
     maps = {
-        "cross": AttentionMap("written token (row) → source token", outputs, source, kept.get("decoder.cross", [])),
-        "encoder": AttentionMap("source token (row) → source token", source, source, kept.get("encoder.self", [])),
-        "decoder": AttentionMap("token read (row) → tokens before it", inputs, inputs, kept.get("decoder.self", [])),
+        "cross": AttentionMap("written token (row) → source token", outputs, source, layers_of(trace, "cross")),
+        "encoder": AttentionMap("source token (row) → source token", source, source, layers_of(trace, "encoder")),
+        "decoder": AttentionMap("token read (row) → tokens before it", inputs, inputs, layers_of(trace, "decoder")),
     }
     return {name: one for name, one in maps.items() if one.layers}
 
 
 def text_maps(writer: Writer, ids: list[int]) -> dict[str, AttentionMap]:
-    """`decoder` of a language model that reads a text."""
+    """`decoder` of a language model, for the beginning of a text."""
     ids = ids[: min(32, writer.model.config.context)]
     tokens = torch.tensor([ids], device=writer.device)
     names = [END if token == writer.tokenizer.eos else writer.tokenizer.tokens([token])[0] for token in ids]
-    kept = _kept(writer.model, lambda: writer.model.states(tokens))
-    return {"decoder": AttentionMap("token read (row) → tokens before it", names, names, kept["encoder.self"])}
+    trace = writer.model.eval().trace(tokens)
+    return {"decoder": AttentionMap("token read (row) → tokens before it", names, names, layers_of(trace, "decoder"))}
 
 
 def encoder_maps(pipeline: EncoderPipeline, example: Any) -> dict[str, AttentionMap]:
-    """`encoder` of a BERT that reads an example."""
+    """`encoder` of a BERT, for one example."""
     ids, first = pipeline.row_of(example)
     tokenizer = pipeline.tokenizer
     row = [tokenizer.bos, *ids, tokenizer.eos]
@@ -89,16 +82,15 @@ def encoder_maps(pipeline: EncoderPipeline, example: Any) -> dict[str, Attention
     segments = None if first is None else segments_of(len(row), [first]).to(pipeline.device)
     named = {tokenizer.bos: "[CLS]", tokenizer.eos: "[SEP]", tokenizer.mask: "[MASK]"}
     names = [named[token] if token in named else tokenizer.tokens([token])[0] for token in row]
-    kept = _kept(pipeline.model, lambda: pipeline.model.states(tokens, segments))
-    return {"encoder": AttentionMap("token (row) → token", names, names, kept["encoder.self"])}
+    trace = pipeline.model.eval().trace(tokens, segments)
+    return {"encoder": AttentionMap("token (row) → token", names, names, layers_of(trace, "encoder"))}
 
 
 def image_maps(pipeline: Any, example: Any) -> dict[str, AttentionMap]:
-    """`encoder` of a Vision Transformer that sees an image: its patches, named by row and column."""
+    """`encoder` of a Vision Transformer, for one image: its patches, named by row and column."""
     image = pipeline.tensor_of(example)
-    kept = _kept(pipeline.model, lambda: pipeline.model(image.to(pipeline.device)))
+    trace = pipeline.model.eval().trace(image.to(pipeline.device))
     patch = pipeline.model.config.patch
     down, across = image.size(2) // patch, image.size(3) // patch
     names = ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(down) for column in range(across))]
-    names = names[-kept["encoder.self"][0].shape[-1] :]  # a model that takes the mean has no [CLS]
-    return {"encoder": AttentionMap("patch (row) → patch", names, names, kept["encoder.self"])}
+    return {"encoder": AttentionMap("patch (row) → patch", names, names, layers_of(trace, "encoder"))}
