@@ -22,13 +22,14 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 def test_fast_dropout_multiplies_by_zero_or_by_one_constant_like_pytorchs(
     shape: list[int], dtype: torch.dtype, p: float, seed: int
 ) -> None:
+    torch.manual_seed(seed)
     x = torch.randn(shape, dtype=dtype)
     torch.manual_seed(seed)
     factors = dropout_factors(x, p)
     torch.manual_seed(seed)
     assert torch.equal(dropout(x, p), x * factors)
     torch.manual_seed(seed)
-    assert torch.allclose(add_dropout(x + 1, x, p), x + 1 + x * factors)
+    assert torch.allclose(add_dropout(x + 1, x, p), x + 1 + x * factors, atol=1e-5 / (1 - p))
     plain = nn.functional.dropout(torch.ones_like(x), p)
     assert (factors.shape, factors.dtype) == (plain.shape, plain.dtype)
     assert len(factors[factors != 0].unique()) <= 1
