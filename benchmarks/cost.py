@@ -33,7 +33,7 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
 from heedful.tasks.translation import TranslationTask
-from heedful.training.trainer import Trainer, Window
+from heedful.training.trainer import Trainer, StepWindow
 from measuring import PAPER, Transcript, counted, watch
 from train_speed import flops_per_token
 
@@ -89,7 +89,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(task, recipe, Path(folder), Processes(), Silence())
         torch.set_num_threads(settings["threads"])  # only now: the trainer has its own idea
-        data, window, times = task.batches(Position(), 0, 1), Window(trainer.progress), []
+        data, window, times = task.batches(Position(), 0, 1), StepWindow(trainer.progress), []
         for _ in range(1 + settings["steps"]):
             started = time.perf_counter()
             trainer.step(data, window)

@@ -20,7 +20,7 @@ import sacrebleu
 import torch
 
 from heedful.cli import main
-from heedful.models import KINDS
+from heedful.models import MODEL_KINDS
 from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.pipelines.translator import Translator
@@ -133,7 +133,7 @@ def test_recipes_lists_what_can_be_trained_and_shows_one_in_full(inside: Run, tm
     assert told == {"classification", "dates", "multi30k", "summarization", "translation"}
     assert [line.split()[0] for line in recipes.splitlines()[1:]] == list(shipped_recipes())
     shown = {part.splitlines()[0].split()[-1]: [line.split()[0] for line in part.splitlines()[1:]] for part in kinds}
-    assert shown == {kind: [name for name, preset in PRESETS.items() if preset.kind == kind] for kind in KINDS}
+    assert shown == {kind: [name for name, preset in PRESETS.items() if preset.kind == kind] for kind in MODEL_KINDS}
     (tmp_path / "mine.toml").write_text(inside("recipes", "dates")[0], encoding="utf-8")
     assert load_recipe(str(tmp_path / "mine.toml")) == load_recipe("dates")
 

@@ -88,10 +88,10 @@ def test_standard_input_in_another_encoding_stops_after_a_few_lines(trained: Tra
 def test_one_input_that_cannot_be_used_is_told_and_the_others_are_done(verb: str, task: str, trained: Trained, run: Run) -> None:
     good = {"translate": ["1 2", "3"], "fill": ["the [MASK]", "[MASK] is"]}[verb]
     bad = {"translate": "7 " * 9000, "fill": "no mask here"}[verb]
-    alone = [run(verb, trained(task), text, "--json")[0] for text in good]
+    whole = [json.loads(line) for line in run(verb, trained(task), *good, "--json")[0].splitlines()]
     out, err = run(verb, trained(task), good[0], bad, good[1], "--json", code=1)
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [rows[0], rows[2]] == [json.loads(line) for line in alone]
+    assert [rows[0], rows[2]] == whole
     assert rows[1]["error"] in err
     assert "error: input 2: " in err
     assert err.splitlines()[-1] == "error: 1 of 3 inputs could not be used"

@@ -27,7 +27,7 @@ from heedful.nn.masks import padding_mask
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 12
-LIMITS = Limits(BOS, EOS, PAD, max_extra=0)  # so tight that on any processor some outputs are cut off
+LIMITS = Limits(BOS, EOS, PAD, max_extra=0)  # so low that some outputs are cut off on any processor
 VARIANTS: list[dict[str, Any]] = [
     {},
     {"norm": "pre", "positions": "learned", "max_positions": 5},
@@ -40,7 +40,7 @@ SOURCES = [[3, 4, 5, 6, 7], [8], [9, 10, 11], [4, 4], [11, 3, 9, 5, 6, 7, 10], [
 
 @cache
 def small(variant: int = 0, vocab: int = VOCAB, steps: int = 60) -> Seq2Seq:
-    """A model that has begun to learn to reverse: its outputs differ, some end, none is sure."""
+    """A partly trained model that reverses its source: its outputs differ, some end, and none is certain."""
     torch.manual_seed(variant)
     model = make_model(vocab, vocab, 16, layers=2, d_ff=32, heads=2, dropout=0.0, **VARIANTS[variant])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -88,20 +88,20 @@ def slow_greedy(model: Seq2Seq, source: list[int], limits: Limits) -> tuple[list
 
 def slow_beam(model: Seq2Seq, source: list[int], limits: Limits, beam: int, alpha: float) -> list[tuple[list[int], float]]:
     """Ended and cut-off hypotheses with their scores, best first."""
-    going: list[tuple[list[int], float]] = [([], 0.0)]
+    open_: list[tuple[list[int], float]] = [([], 0.0)]
     ended: list[tuple[list[int], float]] = []
     for length in range(1, len(source) + limits.max_extra + 1):
         longer = []
-        for written, total in going:
+        for written, total in open_:
             longer += [([*written, token], total + value) for token, value in enumerate(after(model, source, written))]
         longer.sort(key=lambda h: -h[1])
         penalty = length_penalty(length, alpha)
         ended += [(written[:-1], total / penalty) for written, total in longer[:beam] if written[-1] == EOS]
         ended = sorted(ended, key=lambda h: -h[1])[:beam]
-        going = [h for h in longer[: 2 * beam] if h[0][-1] != EOS][:beam]
+        open_ = [h for h in longer[: 2 * beam] if h[0][-1] != EOS][:beam]
         if length == len(source) + limits.max_extra:
-            ended += [(written, total / penalty) for written, total in going]
-        elif len(ended) == beam and going[0][1] / penalty <= ended[-1][1]:
+            ended += [(written, total / penalty) for written, total in open_]
+        elif len(ended) == beam and open_[0][1] / penalty <= ended[-1][1]:
             break
     return sorted(ended, key=lambda h: -h[1])
 
@@ -187,7 +187,7 @@ def test_a_wide_beam_agrees_with_exhaustive_search(vocab: int, alpha: float) -> 
 
 
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
-def test_what_stands_beside_a_sentence_never_changes_its_output(variant: int) -> None:
+def test_other_sentences_of_the_batch_never_change_an_output(variant: int) -> None:
     model = small(variant)
 
     def search(sources: list[list[int]]) -> list[list[Hypothesis]]:
@@ -231,7 +231,7 @@ def test_a_stronger_length_penalty_gives_longer_outputs() -> None:
 def test_an_input_longer_than_anything_seen_is_decoded(variant: int) -> None:
     model = copy.deepcopy(small(variant))
     with torch.no_grad():
-        model.output_bias[EOS] -= 30.0  # it goes on to the limit
+        model.output_bias[EOS] -= 30.0  # so that it decodes up to the limit
     source = torch.randint(3, VOCAB, (1, 600), generator=torch.Generator().manual_seed(0))
     mask = torch.ones(1, 600, dtype=torch.bool)
     (found,) = greedy_search(model, source, mask, Limits(BOS, EOS, PAD, max_extra=10))
@@ -246,7 +246,7 @@ def test_an_input_longer_than_anything_seen_is_decoded(variant: int) -> None:
     assert 0 < len(beamed.tokens) <= 603
 
 
-def test_padding_and_begin_can_never_come() -> None:
+def test_padding_and_begin_are_never_generated() -> None:
     scores = next_log_probabilities(torch.zeros(2, VOCAB), LIMITS)
     assert scores[:, [PAD, BOS]].tolist() == [[-math.inf] * 2] * 2
     assert torch.allclose(scores.exp().sum(-1), torch.ones(2))
@@ -279,9 +279,9 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p() -> None:
     assert torch.equal(restrict(scores, top_p=1.0), scores)
 
 
-def test_top_p_works_on_what_top_k_has_left() -> None:
+def test_top_p_applies_after_top_k() -> None:
     scores = torch.tensor([0.1, 0.4, 0.2, 0.3]).log()
-    assert allowed(restrict(scores, top_k=2, top_p=0.5)) == [1]  # of 0.4 and 0.3, 0.4 makes up 0.57
+    assert allowed(restrict(scores, top_k=2, top_p=0.5)) == [1]  # 0.4 of 0.4 + 0.3 is 0.57
     assert allowed(restrict(scores, top_k=2, top_p=0.6)) == [1, 3]
 
 
@@ -310,7 +310,7 @@ def test_the_same_seed_draws_the_same_outputs() -> None:
     assert draw(1) != draw(2)
 
 
-def test_a_draw_is_scored_by_the_model_s_own_log_probability() -> None:
+def test_a_sample_is_scored_by_the_model_s_own_log_probability() -> None:
     model = small()
     generator = torch.Generator().manual_seed(0)
     for source, drawn in zip(SOURCES, sample(model, *batch_of(SOURCES), LIMITS, 2.0, 6, 0.9, generator), strict=True):
@@ -321,7 +321,7 @@ def test_a_draw_is_scored_by_the_model_s_own_log_probability() -> None:
 
 
 class Rows:
-    """The state of a model that remembers nothing but how many sentences it writes."""
+    """The state of a model that needs only the number of rows."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -331,7 +331,7 @@ class Rows:
 
 
 class Always:
-    """A model that says the same whatever came before."""
+    """A model with the same logits at every step."""
 
     def __init__(self, logits: list[float]) -> None:
         self.logits = torch.tensor(logits)
@@ -344,13 +344,13 @@ class Always:
         return self.logits.repeat(state.count, 1)
 
 
-LOGITS = [4.0, 4.0, 0.5, 1.5, -0.5, 1.0, 0.0]  # of padding and begin first, which must not come
+LOGITS = [4.0, 4.0, 0.5, 1.5, -0.5, 1.0, 0.0]  # padding and begin first, which must never be generated
 
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 0, 1.0), (1.0, 3, 1.0), (1.5, 0, 0.7), (0.7, 4, 0.9)]
 )
-def test_draws_are_as_frequent_as_their_probabilities(temperature: float, top_k: int, top_p: float) -> None:
+def test_samples_are_as_frequent_as_their_probabilities(temperature: float, top_k: int, top_p: float) -> None:
     count = 20_000
     source, mask = torch.full((count, 1), 3), torch.ones(count, 1, dtype=torch.bool)
     limits = Limits(BOS, EOS, PAD, max_extra=0)  # one token each
@@ -360,18 +360,18 @@ def test_draws_are_as_frequent_as_their_probabilities(temperature: float, top_k:
     for hypothesis in drawn:
         frequency[hypothesis.tokens[0] if hypothesis.tokens else EOS] += 1 / count
 
-    chances = [0.0, 0.0, *(math.exp(logit / temperature) for logit in LOGITS[2:])]
-    order = sorted(range(len(LOGITS)), key=lambda token: -chances[token])
+    weights = [0.0, 0.0, *(math.exp(logit / temperature) for logit in LOGITS[2:])]
+    order = sorted(range(len(LOGITS)), key=lambda token: -weights[token])
     if top_k:
         order = order[:top_k]
-    whole = sum(chances[token] for token in order)
+    whole = sum(weights[token] for token in order)
     kept: list[int] = []
     for token in order:
-        if sum(chances[t] for t in kept) / whole < top_p:
+        if sum(weights[t] for t in kept) / whole < top_p:
             kept.append(token)
-    whole = sum(chances[token] for token in kept)
+    whole = sum(weights[token] for token in kept)
     for token in range(len(LOGITS)):
-        p = chances[token] / whole if token in kept else 0.0
+        p = weights[token] / whole if token in kept else 0.0
         assert abs(float(frequency[token]) - p) <= 4.5 * math.sqrt(p * (1 - p) / count), token
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Command, write_pairs
 from heedful.jobs.registry import TRAINABLE as JOBS
-from heedful.models import KINDS, config_class
+from heedful.models import MODEL_KINDS, config_class
 from heedful.models.presets import PRESETS
 from heedful.recipes import load_recipe
 from heedful.recipes.recipe import ORIGIN, SECTIONS
@@ -36,7 +36,7 @@ def every_setting() -> dict[str, set[str]]:
         return {field.name for field in dataclasses.fields(settings)}
 
     fixed = {key for job in JOBS.values() for key in job.fixed}
-    model = set().union(*(names(config_class(kind)) for kind in KINDS)) - fixed | set(ORIGIN)
+    model = set().union(*(names(config_class(kind)) for kind in MODEL_KINDS)) - fixed | set(ORIGIN)
     data = set().union(*(names(job.data) for job in JOBS.values()))
     return {"data": data, "model": model, **{section: names(settings) for section, settings in SECTIONS.items()}}
 

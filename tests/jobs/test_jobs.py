@@ -10,7 +10,7 @@ import pytest
 
 from heedful.errors import UsageError
 from heedful.jobs.registry import TRAINABLE as JOBS
-from heedful.models import KINDS, config_class
+from heedful.models import MODEL_KINDS, config_class
 from heedful.models.presets import PRESETS
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve
 from heedful.recipes.recipe import FILES
@@ -56,8 +56,8 @@ def test_every_preset_of_a_job_s_models_reads_back_the_same(task: str, preset: s
 
 
 def test_every_kind_of_model_has_a_job_and_a_preset() -> None:
-    assert {kind for job in JOBS.values() for kind in job.kinds} == set(KINDS)
-    assert {preset.kind for preset in PRESETS.values()} == set(KINDS)
+    assert {kind for job in JOBS.values() for kind in job.kinds} == set(MODEL_KINDS)
+    assert {preset.kind for preset in PRESETS.values()} == set(MODEL_KINDS)
 
 
 @pytest.mark.parametrize(

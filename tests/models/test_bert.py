@@ -1,4 +1,4 @@
-"""BERT: what never changes an output, its heads and poolings, its settings, and that it learns."""
+"""BERT: invariants of its output, its heads and poolings, its settings, and that it learns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from heedful.errors import UsageError
 from heedful.models.bert import Bert, BertConfig
-from heedful.nn.attention import keep_attention
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 
@@ -45,7 +44,7 @@ def small(variant: int) -> Bert:
 
 
 def answer(model: Bert, *inputs: Tensor | None) -> list[Tensor]:
-    """What the model says, as a list whatever its head."""
+    """The output of the model as a list, whatever its head."""
     out = model(*inputs)
     return list(out) if isinstance(out, tuple) else [out]
 
@@ -78,7 +77,7 @@ def test_padding_never_changes_the_output(variant: int, rows: list[list[int]], f
     together = answer(model, tokens, segments, mask)
     for i, one in enumerate(rows):
         for part, alone in zip(together, answer(model, torch.tensor([one]), segments[:1, : len(one)]), strict=True):
-            # Of a sequence there is one answer, of tokens one for each real one.
+            # One answer per sequence, or one per real token.
             found = part[i, : len(one)] if part.dim() == 3 else part[i]
             assert torch.allclose(found, alone[0], atol=1e-5, rtol=0)
 
@@ -123,13 +122,6 @@ def test_with_attention_pooling_each_class_is_scored_by_its_own_query() -> None:
     model.pooling.queries[1] += 3.0
     moved = (model(tokens) - before).abs() > 1e-7
     assert moved.tolist() == [[False, True, False]] * 2
-
-
-def test_attention_maps_of_every_layer_are_found_by_name() -> None:
-    model = small(0)
-    with keep_attention(model) as attentions, torch.no_grad():
-        model(torch.randint(0, VOCAB, (1, 6)))
-        assert list(attentions) == [f"encoder.layers.{n}.self_attention" for n in range(2)]
 
 
 def test_masked_states_give_the_loss_of_the_chosen_positions() -> None:

@@ -1,4 +1,4 @@
-"""The language model: what never changes an output, writing step by step, its settings, and that it learns."""
+"""The language model: invariants of its output, decoding step by step, its settings, and that it learns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torch import Tensor
 from heedful.decoding.search import Limits, beam_search, greedy_search
 from heedful.errors import UsageError
 from heedful.models.gpt import GPT, GPTConfig
-from heedful.nn.attention import keep_attention
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 
@@ -56,7 +55,7 @@ def test_the_output_is_a_log_probability_of_every_token(variant: int) -> None:
     assert torch.allclose(out.exp().sum(-1), torch.ones(2, 5), atol=1e-5)
 
 
-def test_a_fresh_model_finds_every_token_about_equally_likely() -> None:
+def test_an_untrained_model_predicts_every_token_with_about_the_same_probability() -> None:
     torch.manual_seed(0)
     out = GPT(GPTConfig(1000, layers=3, d_model=64, d_ff=128, heads=4)).eval()(torch.randint(0, 1000, (4, 50)))
     assert -out.mean().item() == pytest.approx(math.log(1000), abs=0.05)
@@ -79,16 +78,6 @@ def test_a_tied_output_is_the_embedding_and_has_no_bias() -> None:
     )
     assert more == VOCAB * 16
     assert not bool(tied.project(torch.zeros(1, 16)).any())
-
-
-def test_attention_maps_of_every_layer_are_found_by_name_and_look_back_only() -> None:
-    model = small(0)
-    with keep_attention(model) as attentions, torch.no_grad():
-        model(torch.randint(0, VOCAB, (1, 6)))
-        assert list(attentions) == [f"encoder.layers.{n}.self_attention" for n in range(2)]
-        for attention in attentions.values():
-            assert attention.weights is not None
-            assert not bool(attention.weights.triu(1).any())
 
 
 # What never changes an output
@@ -114,7 +103,7 @@ def test_padding_never_changes_the_output(variant: int, rows: list[list[int]], f
     longest = max(map(len, rows))
     tokens = torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
     mask = padding_mask(torch.tensor([len(row) for row in rows]))
-    masked, unmasked = model(tokens, mask), model(tokens)  # on the right, causality alone hides the padding
+    masked, unmasked = model(tokens, mask), model(tokens)  # on the right, the causal mask hides the padding
     for i, row in enumerate(rows):
         alone = model(torch.tensor([row]))[0]
         assert torch.allclose(masked[i, : len(row)], alone, atol=1e-5, rtol=0)
@@ -131,7 +120,7 @@ def test_step_by_step_equals_the_whole(variant: int, row: list[int], data: st.Da
     model = small(variant)
     tokens = torch.tensor([row, row[::-1]])
     whole = model.project(model.states(tokens))
-    at = data.draw(st.integers(0, len(row) - 1))  # how much of it is the prompt
+    at = data.draw(st.integers(0, len(row) - 1))  # length of the prompt
     state = model.start(tokens[:, :at])
     assert state.length == at
     while at < len(row):
@@ -144,7 +133,7 @@ def test_step_by_step_equals_the_whole(variant: int, row: list[int], data: st.Da
 
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
 @torch.no_grad()
-def test_text_longer_than_the_context_goes_on_from_the_last_half_of_it(variant: int) -> None:
+def test_text_longer_than_the_context_continues_from_the_last_half_of_it(variant: int) -> None:
     model = small(variant)
     torch.manual_seed(3)
     tokens = torch.randint(0, VOCAB, (2, 40))
@@ -152,7 +141,7 @@ def test_text_longer_than_the_context_goes_on_from_the_last_half_of_it(variant: 
     seen = 0
     for at in range(40):
         logits = model.step(tokens[:, at : at + 1], state)
-        seen = seen + 1 if seen < 12 else 6  # full: the last six, the new one included
+        seen = seen + 1 if seen < 12 else 6  # when full, it continues from the last six, the newest included
         assert state.length == seen
         window = tokens[:, at + 1 - seen : at + 1]
         assert torch.equal(state.tokens, window)
@@ -160,7 +149,7 @@ def test_text_longer_than_the_context_goes_on_from_the_last_half_of_it(variant: 
 
 
 @torch.no_grad()
-def test_a_prompt_longer_than_the_context_counts_by_its_last_half() -> None:
+def test_only_the_end_of_a_prompt_longer_than_the_context_counts() -> None:
     model, prompt = small(0), torch.randint(0, VOCAB, (2, 31))
     state = model.start(prompt)
     assert torch.equal(state.tokens, prompt[:, -6:])
@@ -178,7 +167,7 @@ def test_a_context_of_one_token_still_writes() -> None:
 
 @pytest.mark.parametrize("sources", [True, False])
 @torch.no_grad()
-def test_selected_rows_go_on_as_if_they_had_been_alone(sources: bool) -> None:
+def test_selected_rows_continue_as_if_they_had_been_alone(sources: bool) -> None:
     model, prompts = small(0), torch.randint(0, VOCAB, (3, 7))
     state, rows = model.start(prompts), torch.tensor([2, 0, 0, 1])
     state.select(rows, sources=sources)
@@ -192,7 +181,7 @@ def test_search_writes_with_it_beyond_the_context() -> None:
     model = small(0)
     prompt = torch.tensor([[5, 6, 7], [8, 9, 3]])
     mask = torch.ones_like(prompt, dtype=torch.bool)
-    limits = Limits(BOS, VOCAB, PAD, max_extra=30)  # an end that never comes
+    limits = Limits(BOS, VOCAB, PAD, max_extra=30)  # an end token that is never generated
     found = greedy_search(model, prompt, mask, Limits(BOS, EOS, PAD, max_extra=30))
     assert all(len(one.tokens) <= 33 for one in found)
     endless = greedy_search(model, prompt, mask, limits)
@@ -207,7 +196,7 @@ def test_prompts_of_unequal_length_are_refused() -> None:
         small(0).start(tokens, mask)
 
 
-def test_more_tokens_than_learned_positions_are_refused_and_other_positions_have_no_end() -> None:
+def test_more_tokens_than_learned_positions_are_refused_and_other_positions_have_no_limit() -> None:
     tokens = torch.zeros(1, 13, dtype=torch.long)
     with pytest.raises(UsageError, match="13 tokens are longer than the model's context of 12"):
         small(0)(tokens)
@@ -249,7 +238,7 @@ class Rows:
     mask: Tensor
 
 
-def test_the_loss_counts_the_marked_positions_alone() -> None:
+def test_the_loss_is_over_the_marked_positions_only() -> None:
     model = small(0)
     tokens, targets = torch.randint(0, VOCAB, (3, 8)), torch.randint(0, VOCAB, (3, 8))
     mask = torch.rand(3, 8) < 0.5
@@ -271,5 +260,5 @@ def test_a_small_model_learns_to_count() -> None:
         optimizer.step()
     model.eval()
     prompt, mask = torch.tensor([[4, 5]]), torch.tensor([[True, True]])
-    limits = Limits(bos=6, eos=12, pad=0, max_extra=20)  # the begin token is what the text goes on with: 4 5 6 …
+    limits = Limits(bos=6, eos=12, pad=0, max_extra=20)  # the begin token continues the text: 4 5 6 …
     assert greedy_search(model, prompt, mask, limits)[0].tokens == [7, 8, 9, 10, 11]

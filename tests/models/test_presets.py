@@ -18,7 +18,7 @@ VOCAB = 40_800
 
 
 class Row(NamedTuple):
-    """One row of SPEC 10; what a row leaves out is base's."""
+    """One row of Table 3; what a row leaves out is as in base."""
 
     N: int = 6
     D: int = 512
@@ -58,7 +58,7 @@ TABLE_3 = {
 
 
 TINY = Row(N=4, D=128, F=256, H=4, K=32, V=32)
-TINY_ROWS = {  # of Table 3, each beside the change it makes to tiny
+TINY_ROWS = {  # row of Table 3 → its preset at the scale of tiny, and the settings this should have
     "a-heads-1": ("tiny-a-heads-1", TINY._replace(H=1, K=128, V=128)),
     "a-heads-4": ("tiny-a-heads-2", TINY._replace(H=2, K=64, V=64)),
     "a-heads-16": ("tiny-a-heads-8", TINY._replace(H=8, K=16, V=16)),
@@ -97,7 +97,7 @@ def test_a_row_at_the_scale_of_tiny_changes_that_alone(preset: str, row: Row) ->
 
 
 def settle(preset: str) -> tuple[Recipe, Seq2Seq]:
-    """What a recipe that names this preset and nothing else comes to."""
+    """The recipe that names only this preset, and its model."""
     recipe = resolve({"model": {"preset": preset}})
     with torch.device("meta"):  # shapes without memory
         return recipe, Seq2Seq(Seq2SeqConfig(VOCAB, VOCAB, **model_settings(recipe)))
@@ -146,7 +146,7 @@ PUBLISHED = {  # with 50,257 tokens, 30,522 tokens, and 1000 classes
     "vit-base": 86_567_656,
     "vit-large": 304_326_632,
 }
-# Google's table of small BERTs, in millions: with what pre-training needs on top.
+# Google's table of small BERTs, in millions, with the pre-training head.
 SMALL_BERTS = {"bert-tiny": 4.4, "bert-mini": 11.3, "bert-small": 29.1, "bert-medium": 41.7}
 FIRST = {"gpt": {"vocab": 50_257}, "bert": {"vocab": 30_522}, "vit": {"classes": 1000}}
 

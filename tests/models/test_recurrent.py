@@ -1,4 +1,4 @@
-"""The recurrent baseline: its formulas one by one, what never changes an output, search, and that it learns."""
+"""The recurrent baseline: its formulas one by one, invariants of its output, search, and that it learns."""
 
 from __future__ import annotations
 
@@ -118,13 +118,14 @@ def test_scores_weights_and_contexts_are_those_of_the_formulas(score: Any) -> No
             return float(query @ attention.project_key.weight @ state)
         return float(query @ state) / (math.sqrt(6) if score == "scaled-dot" else 1.0)
 
-    attention.keep_weights = True
-    found = attention(s, h, attention.project_key(h), padding_mask(torch.tensor(real), 4))
+    mask = padding_mask(torch.tensor(real), 4)
+    found, (weights, scores) = attention(s, h, attention.project_key(h), mask, return_weights=True)
     for b in range(2):
         for t in range(3):
             powers = [math.exp(e(s[b, t], h[b, j])) for j in range(real[b])]
             alpha = [power / sum(powers) for power in powers]
-            assert attention.weights[b, 0, t].tolist() == pytest.approx(alpha + [0.0] * (4 - real[b]), abs=1e-5)
+            assert scores[b, 0, t].tolist() == pytest.approx([e(s[b, t], h[b, j]) for j in range(4)], abs=1e-5)
+            assert weights[b, 0, t].tolist() == pytest.approx(alpha + [0.0] * (4 - real[b]), abs=1e-5)
             context = sum(alpha[j] * h[b, j] for j in range(real[b]))
             assert torch.allclose(found[b, t], torch.as_tensor(context), atol=1e-5)
 
@@ -191,7 +192,7 @@ def test_padding_never_changes_the_output(
     source, source_mask = with_padding([s for s, _ in rows], max(len(s) for s, _ in rows) + more_source, filler)
     target, target_mask = with_padding([t for _, t in rows], max(len(t) for _, t in rows) + more_target, filler)
     out = model(source, target, source_mask, target_mask)
-    assert torch.equal(model(source, target, source_mask.long()), out)  # masks of ones and zeros do as well
+    assert torch.equal(model(source, target, source_mask.long()), out)  # masks of ones and zeros work too
     for i, (s, t) in enumerate(rows):
         alone = model(torch.tensor([s]), torch.tensor([t]))[0]  # no padding, no mask, and no neighbours
         assert torch.allclose(out[i, : len(t)], alone, atol=1e-5, rtol=0)
@@ -208,7 +209,7 @@ def test_a_future_token_never_changes_an_earlier_output(cell: Any, attention: An
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 @torch.no_grad()
-def test_only_a_bidirectional_encoder_reads_what_comes_later(bidirectional: bool) -> None:
+def test_only_a_bidirectional_encoder_sees_later_tokens(bidirectional: bool) -> None:
     model = small("gru", "dot", 1, bidirectional)
     one, other = model.encode(torch.tensor([[3, 4, 5]]))[0], model.encode(torch.tensor([[3, 4, 6]]))[0]
     assert torch.allclose(one[:, 0], other[:, 0], atol=1e-6) != bidirectional
@@ -233,7 +234,7 @@ def test_stepping_gives_what_the_whole_forward_gives(cell: Any, attention: Any) 
 
 @every_model
 @torch.no_grad()
-def test_selected_rows_go_on_as_if_they_had_always_stood_there(cell: Any, attention: Any) -> None:
+def test_selected_rows_continue_as_if_they_had_always_been_there(cell: Any, attention: Any) -> None:
     model, rows = small(cell, attention), torch.tensor([2, 0, 0])
     state = model.start(BATCH.source, BATCH.source_mask)
     model.step(BATCH.target_in[:, :2], state)
@@ -256,7 +257,7 @@ def test_selection_among_rows_of_one_source_leaves_the_source_alone() -> None:
     assert torch.allclose(found.log_softmax(-1), model(source, target)[rows, 2], atol=1e-5)
 
 
-def test_dropout_acts_in_training_alone() -> None:
+def test_dropout_acts_only_in_training() -> None:
     model = copy.deepcopy(small("gru", "dot"))
     assert torch.equal(model(BATCH.source, BATCH.target_in), model(BATCH.source, BATCH.target_in))
     model.train()
@@ -265,21 +266,14 @@ def test_dropout_acts_in_training_alone() -> None:
     assert (states == 0).float().mean().item() == pytest.approx(26 / 256, abs=0.02)
 
 
-# Seeing it
+# Attention weights
 
 
 @pytest.mark.parametrize("attention", SCORES)
 @torch.no_grad()
 def test_attention_rows_sum_to_one_and_are_zero_on_padding(attention: Any) -> None:
     model = small("lstm", attention)
-    cross = dict(model.named_modules())["decoder.cross_attention"]
-    assert isinstance(cross, RecurrentAttention)
-    model.states(BATCH.source, BATCH.target_in, BATCH.source_mask)
-    assert cross.weights is None
-    cross.keep_weights = True
-    model.states(BATCH.source, BATCH.target_in, BATCH.source_mask)
-    weights, cross.keep_weights, cross.weights = cross.weights, False, None
-    assert weights is not None
+    (weights, _) = model.trace(BATCH.source, BATCH.target_in, BATCH.source_mask).attention["cross"][0]
     assert weights.shape == (3, 1, 5, 5)
     assert torch.allclose(weights.sum(-1), torch.ones(3, 1, 5), atol=1e-6)
     for row, mask in zip(weights, BATCH.source_mask, strict=True):
@@ -288,7 +282,7 @@ def test_attention_rows_sum_to_one_and_are_zero_on_padding(attention: Any) -> No
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_a_query_with_nothing_to_read_gets_zeros(score: Any) -> None:
+def test_a_query_with_nothing_to_attend_to_gets_zeros(score: Any) -> None:
     attention = RecurrentAttention(6, score)
     query, memory = torch.randn(2, 3, 6, requires_grad=True), torch.randn(2, 4, 6)
     mask = torch.tensor([[False] * 4, [True] * 4])

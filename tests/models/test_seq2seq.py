@@ -1,4 +1,4 @@
-"""The whole encoder–decoder: its example, its invariants, its settings, and that it learns."""
+"""The Transformer: invariants of its output, its settings, and that it learns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ pairs = st.lists(st.tuples(sentence, sentence), min_size=1, max_size=4)
 # What it is
 
 
-def test_the_example_of_the_spec() -> None:
+def test_make_model_builds_the_base_model_of_the_paper() -> None:
     model = make_model(input_vocab=10, output_vocab=10)
     src, src_mask = torch.tensor([[1, 2, 3, 4, 5]]), torch.tensor([[1, 1, 1, 1, 1]])
     tgt, tgt_mask = torch.tensor([[6, 7, 8, 0, 0]]), torch.tensor([[1, 1, 1, 0, 0]])
@@ -100,7 +100,7 @@ def test_padding_never_changes_the_output(
     source, source_mask = with_padding([s for s, _ in rows], longest + more_source, filler)
     target, target_mask = with_padding([t for _, t in rows], widest + more_target, filler)
     out = model(source, target, source_mask, target_mask)
-    unmasked = model(source, target, source_mask)  # on the right, causality alone hides the padding of a target
+    unmasked = model(source, target, source_mask)  # on the right, the causal mask hides the padding of a target
     for i, (s, t) in enumerate(rows):
         alone = model(torch.tensor([s]), torch.tensor([t]))[0]  # no padding, no mask, and no neighbours
         assert torch.allclose(out[i, : len(t)], alone, atol=1e-5, rtol=0)
@@ -188,7 +188,7 @@ def test_target_ties_allow_two_vocabularies() -> None:
     assert model.target_embedding.weight is model.output_weight
 
 
-def test_each_way_to_read_the_encoder_runs_and_says_something_else() -> None:
+def test_each_way_to_read_the_encoder_gives_another_output() -> None:
     outputs = []
     for reads in READS:
         torch.manual_seed(0)
@@ -234,7 +234,7 @@ def test_a_mix_can_learn_to_read_any_single_layer() -> None:
     assert torch.allclose(second, torch.stack(layers).mean(0), atol=1e-5)
 
 
-def test_key_and_value_widths_are_free_of_d_model_and_heads() -> None:
+def test_key_and_value_widths_are_independent_of_d_model_and_heads() -> None:
     model = make_model(VOCAB, VOCAB, 10, layers=1, d_ff=8, heads=3, d_k=4, d_v=7)
     layer = model.decoder.layers[0].cross_attention
     assert layer.project_in.weight.shape == (3 * (4 + 4 + 7), 10)  # type: ignore[union-attr]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from heedful.errors import UsageError
 from heedful.models.vit import ViT, ViTConfig, cut_patches
-from heedful.nn.attention import keep_attention
 from heedful.nn.pooling import Pooling
 
 POOLINGS = get_args(Pooling)
@@ -50,7 +49,7 @@ def test_a_patch_is_its_own_part_of_the_image() -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_images_of_any_whole_number_of_patches_get_a_score_a_class(pooling: Any) -> None:
+def test_images_of_any_whole_number_of_patches_get_one_score_per_class(pooling: Any) -> None:
     model = small(pooling)
     for height, width in ((8, 8), (2, 2), (4, 16), (10, 6)):
         images = torch.rand(3, 3, height, width)
@@ -84,9 +83,9 @@ def test_positions_for_another_size_lie_between_the_learned_ones() -> None:
     rows, columns = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
     embedding.positions[1:, 0], embedding.positions[1:, 1] = rows.flatten(), columns.flatten()
     other = embedding.positions_for(8, 12)
-    assert torch.equal(other[0], embedding.positions[0])  # [CLS] has no place
+    assert torch.equal(other[0], embedding.positions[0])  # [CLS] is not on the grid
     grid = other[1:].view(8, 12, -1)
-    # A patch stands where its centre was on the learned grid; cubic curves stray a little from a straight line.
+    # A patch gets the position of its centre on the learned grid; bicubic interpolation is not exactly linear.
     down, across = (torch.arange(8) + 0.5) / 2 - 0.5, (torch.arange(12) + 0.5) / 3 - 0.5
     assert torch.allclose(grid[:, :, 0], down[:, None].expand(8, 12), atol=0.26)
     assert torch.allclose(grid[:, :, 1], across.expand(8, 12), atol=0.26)
@@ -101,16 +100,6 @@ def test_pooled_vectors_are_what_their_names_say() -> None:
     assert torch.equal(small("cls").pooled(states), states[:, 0])
     assert torch.allclose(small("mean").pooled(states), states[:, 1:].mean(1), atol=1e-6)
     assert small("attention").pooled(states).shape == (2, 5, 16)
-
-
-def test_attention_maps_of_every_layer_are_found_by_name() -> None:
-    model = small("attention")
-    with keep_attention(model) as attentions, torch.no_grad():
-        model(torch.rand(1, 3, 8, 8))
-        assert list(attentions) == [*(f"encoder.layers.{n}.self_attention" for n in range(2)), "pooling.attention"]
-        weights = attentions["pooling.attention"].weights
-        assert weights is not None
-        assert weights.shape == (1, 4, 5, 16)  # of every class over every patch
 
 
 @pytest.mark.parametrize(

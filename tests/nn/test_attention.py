@@ -1,7 +1,8 @@
-"""Attention against PyTorch's own, the fused path against the explicit one, and rows with nothing to attend to."""
+"""Attention against PyTorch's own, the fused kernel against the plain formula, and queries with nothing to attend to."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, get_args
 
 import pytest
@@ -9,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful.models.seq2seq import make_model
-from heedful.nn.attention import MultiHeadAttention, attention, fused_attention, keep_attention
+from heedful.nn.attention.full import FullAttention, scaled_dot_product_attention
+from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionKind, AttentionSettings, build_attention
+from heedful.nn.fast.attention import fused_attention
 from heedful.nn.masks import causal_mask, over_keys, padding_mask
-from heedful.nn.positions import PositionKind
+from heedful.nn.multihead import MultiHeadAttention
+from heedful.nn.positions import LinearBias, PositionKind
 
 POSITIONS = get_args(PositionKind)
 
@@ -46,7 +50,7 @@ def test_multi_head_attention_equals_pytorchs(cross: bool, padded: bool) -> None
     memory = torch.randn(3, 9, 32) if cross else x
     mask = padding_mask(torch.tensor([memory.size(1), 4, 1])) if padded else None
 
-    out = ours(x, memory if cross else None, over_keys(mask))
+    out = ours(x, memory if cross else None, mask)
     expected, _ = theirs(x, memory, memory, key_padding_mask=None if mask is None else ~mask, need_weights=False)
     assert torch.allclose(out, expected, atol=TOLERANCE, rtol=0)
 
@@ -55,17 +59,15 @@ def test_multi_head_attention_equals_pytorchs(cross: bool, padded: bool) -> None
     assert torch.allclose(gradient, expected_gradient, atol=TOLERANCE, rtol=0)
 
 
-def test_the_kept_weights_equal_pytorchs() -> None:
+def test_the_returned_weights_equal_pytorchs() -> None:
     torch.manual_seed(0)
     ours = MultiHeadAttention(32, 4)
     theirs = the_same_in_pytorch(ours, 32)
     x, mask = torch.randn(2, 6, 32), padding_mask(torch.tensor([6, 3]))
-    with keep_attention(ours) as kept:
-        ours(x, mask=over_keys(mask))
-        weights = kept[""].weights
+    out, found = ours(x, mask=mask, return_weights=True)
     _, expected = theirs(x, x, x, key_padding_mask=~mask, average_attn_weights=False)
-    assert weights is not None
-    assert torch.allclose(weights, expected, atol=TOLERANCE, rtol=0)
+    assert torch.allclose(found.weights, expected, atol=TOLERANCE, rtol=0)
+    assert torch.allclose(out, ours(x, mask=mask), atol=TOLERANCE, rtol=0)
 
 
 def test_attention_equals_pytorchs_with_a_causal_mask() -> None:
@@ -80,12 +82,12 @@ def test_attention_equals_pytorchs_with_a_causal_mask() -> None:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("d_k", "d_v"), [(8, 8), (4, 16), (16, 4)])
-def test_the_fused_path_equals_the_explicit_one(masked: bool, biased: bool, d_k: int, d_v: int) -> None:
+def test_the_fused_kernel_equals_the_plain_formula(masked: bool, biased: bool, d_k: int, d_v: int) -> None:
     torch.manual_seed(1)
     query, key, value = heads(queries=5, keys=7, d_k=d_k, d_v=d_v)
     mask = over_keys(padding_mask(torch.tensor([7, 3]))) if masked else None
     bias = torch.randn(1, 3, 5, 7) if biased else None
-    explicit, _ = attention(query, key, value, mask, bias)
+    explicit, _ = scaled_dot_product_attention(query, key, value, mask, bias)
     assert explicit.shape == (2, 3, 5, d_v)
     assert torch.allclose(fused_attention(query, key, value, mask, bias), explicit, atol=TOLERANCE, rtol=0)
 
@@ -94,34 +96,39 @@ def test_the_fused_path_equals_the_explicit_one(masked: bool, biased: bool, d_k:
 def test_fused_causal_attention_equals_an_explicit_causal_mask(d_k: int, d_v: int) -> None:
     torch.manual_seed(1)
     query, key, value = heads(d_k=d_k, d_v=d_v)
-    explicit, _ = attention(query, key, value, causal_mask(6))
+    explicit, _ = scaled_dot_product_attention(query, key, value, causal_mask(6))
     assert torch.allclose(fused_attention(query, key, value, causal=True), explicit, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_keeping_attention_never_changes_what_a_model_says(positions: str) -> None:
+@pytest.mark.parametrize("kind", get_args(AttentionKind))
+def test_every_attention_kind_can_be_built(kind: AttentionKind) -> None:
+    assert kind in ATTENTION_KINDS
+    query, key, value = heads(d_k=8, d_v=5)
+    found = build_attention(AttentionSettings(kind))(query, key, value, causal=True)
+    assert found.heads.shape == (2, 3, 6, 5)
+    assert found.weights is None
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("start", [0, 4])
+def test_asking_for_weights_never_changes_the_heads(masked: bool, causal: bool, biased: bool, start: int) -> None:
     torch.manual_seed(2)
-    sizes: dict[str, Any] = {"layers": 2, "d_ff": 48, "heads": 4, "d_k": 6, "d_v": 10, "max_distance": 3}
-    model = make_model(20, 20, 24, positions=positions, **sizes).eval()
-    source, target = torch.randint(0, 20, (3, 8)), torch.randint(0, 20, (3, 6))
-    source_mask = padding_mask(torch.tensor([8, 5, 2]))
-    for target_mask in (None, padding_mask(torch.tensor([6, 4, 1]))):  # without a mask, causality is fused too
-        plain = model(source, target, source_mask, target_mask)
-        with keep_attention(model) as kept:
-            explicit = model(source, target, source_mask, target_mask)
-            shapes = {name: module.weights.shape for name, module in kept.items() if module.weights is not None}
-        assert len(shapes) == 6
-        assert shapes["decoder.layers.1.cross_attention"] == (3, 4, 6, 8)
-        assert torch.allclose(plain, explicit, atol=TOLERANCE, rtol=0)
-
-
-def test_after_keeping_attention_nothing_is_kept() -> None:
-    layer = MultiHeadAttention(8, 2)
-    with keep_attention(layer):
-        layer(torch.randn(1, 3, 8))
-        assert layer.weights is not None
-    layer(torch.randn(1, 3, 8))
-    assert layer.weights is None
+    query, key, value = heads(queries=6, keys=6 + start)
+    mask = padding_mask(torch.tensor([6 + start, 3])) if masked else None
+    options: dict[str, Any] = {"key_mask": mask, "causal": causal, "start": start, "bias": LinearBias(3) if biased else None}
+    plain = FullAttention()(query, key, value, **options)
+    traced = FullAttention()(query, key, value, return_weights=True, **options)
+    assert torch.allclose(plain.heads, traced.heads, atol=TOLERANCE, rtol=0)
+    weights, scores = traced.weights
+    assert torch.allclose(weights @ value, traced.heads, atol=TOLERANCE, rtol=0)
+    allowed = torch.ones(2, 1, 6, 6 + start, dtype=torch.bool)
+    if mask is not None:
+        allowed &= mask[:, None, None, :]
+    if causal:
+        allowed &= causal_mask(6, 6 + start)
+    assert torch.allclose(scores.masked_fill(~allowed, -math.inf).softmax(-1), weights, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -133,7 +140,7 @@ def test_a_query_with_every_key_masked_gets_zeros_and_finite_gradients(biased: b
     mask[0, :, 2] = False  # one query of one sentence
     mask[1] = False  # every query of the other
     bias = torch.randn(1, 3, 6, 6, requires_grad=True) if biased else None
-    explicit, weights = attention(query, key, value, mask, bias)
+    explicit, (weights, _) = scaled_dot_product_attention(query, key, value, mask, bias)
     fused = fused_attention(query, key, value, mask, bias)
     assert torch.equal(weights[0, :, 2], torch.zeros(3, 6))
     gradients = []
@@ -163,7 +170,7 @@ def test_each_row_of_weights_sums_to_one_and_masked_keys_weigh_nothing() -> None
     query, key, value = heads(queries=4, keys=9)
     mask = over_keys(padding_mask(torch.tensor([9, 2])))
     assert mask is not None
-    _, weights = attention(query * 5, key * 5, value, mask, torch.randn(1, 3, 4, 9))
+    _, (weights, _) = scaled_dot_product_attention(query * 5, key * 5, value, mask, torch.randn(1, 3, 4, 9))
     assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 4), atol=1e-6)
     assert bool((weights >= 0).all())
     assert float(weights[1, :, :, 2:].abs().max()) == 0.0
@@ -171,7 +178,8 @@ def test_each_row_of_weights_sums_to_one_and_masked_keys_weigh_nothing() -> None
 
 def test_scores_are_divided_by_the_root_of_d_k() -> None:
     query, key = torch.full((1, 1, 1, 16), 1.0), torch.stack([torch.full((16,), 0.5), torch.zeros(16)])[None, None]
-    _, weights = attention(query, key, torch.randn(1, 1, 2, 3))
+    _, (weights, scores) = scaled_dot_product_attention(query, key, torch.randn(1, 1, 2, 3))
+    assert torch.allclose(scores.flatten(), torch.tensor([8.0 / 4.0, 0.0]))
     assert torch.allclose(weights.flatten(), torch.tensor([8.0 / 4.0, 0.0]).softmax(0))
 
 

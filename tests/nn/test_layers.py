@@ -1,39 +1,40 @@
-"""Encoder and decoder layers against PyTorch's own, dropout, and the mix of layers."""
+"""Encoder and decoder layers against PyTorch's own, what stacks return, and the mix of layers."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from heedful.nn.attention import KeyValueCache, MultiHeadAttention
+from heedful.nn.cache import KeyValueCache
+from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
+from heedful.nn.encoder import Encoder, EncoderLayer, build_encoder
 from heedful.nn.feedforward import FeedForward
-from heedful.nn.layers import DecoderLayer, Encoder, EncoderLayer, LayerMix, build_encoder
-from heedful.nn.masks import causal_mask, over_keys, padding_mask
-from heedful.nn.residual import Dropout, Residual
+from heedful.nn.masks import causal_mask, padding_mask
+from heedful.nn.multihead import MultiHeadAttention
+from heedful.nn.residual import Residual
 
 TOLERANCE = 1e-5
 D, F, H = 32, 64, 4
 
 
-def wrap(norm: Any) -> Residual:
+def residual(norm: Any) -> Residual:
     return Residual(D, 0.0, norm)
 
 
 def encoder_layer(norm: Any, activation: Any = "relu") -> EncoderLayer:
-    return EncoderLayer(MultiHeadAttention(D, H), FeedForward(D, F, activation), lambda: wrap(norm))
+    return EncoderLayer(MultiHeadAttention(D, H), FeedForward(D, F, activation), lambda: residual(norm))
 
 
 def decoder_layer(norm: Any, activation: Any) -> DecoderLayer:
     attentions = MultiHeadAttention(D, H), MultiHeadAttention(D, H)
-    return DecoderLayer(*attentions, FeedForward(D, F, activation), lambda: wrap(norm))
+    return DecoderLayer(*attentions, FeedForward(D, F, activation), lambda: residual(norm))
 
 
 def shake(module: nn.Module) -> None:
-    """Random values everywhere, so that biases, gains and offsets take part."""
+    """Random values everywhere, so that biases and gains take part."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -66,7 +67,7 @@ def test_an_encoder_layer_equals_pytorchs(norm: Any, activation: Any, padded: bo
     x = torch.randn(3, 7, D)
     mask = padding_mask(torch.tensor([7, 4, 2])) if padded else None
     expected = theirs(x, src_key_padding_mask=None if mask is None else ~mask)
-    assert torch.allclose(ours(x, over_keys(mask)), expected, atol=TOLERANCE, rtol=0)
+    assert torch.allclose(ours(x, mask), expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -95,7 +96,7 @@ def test_a_decoder_layer_equals_pytorchs(norm: Any, activation: Any, padded: boo
         tgt_key_padding_mask=None if mask is None else ~mask,
         memory_key_padding_mask=None if memory_mask is None else ~memory_mask,
     )
-    assert torch.allclose(ours(x, memory, over_keys(mask), over_keys(memory_mask)), expected, atol=TOLERANCE, rtol=0)
+    assert torch.allclose(ours(x, memory, mask, memory_mask), expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -107,7 +108,7 @@ def test_the_last_of_all_layers_is_what_the_encoder_returns(norm: Any) -> None:
     outputs = encoder.all_layers(x, mask)
     assert len(outputs) == 3
     assert torch.equal(outputs[-1], encoder(x, mask))
-    # Every memory a decoder may read is normalised, whichever norm the layers have.
+    # Every memory that a decoder may attend to is normalised, with pre-norm too.
     for output in outputs:
         assert torch.allclose(output.mean(-1), torch.zeros(2, 5), atol=1e-5)
         assert torch.allclose(output.var(-1, correction=0), torch.ones(2, 5), atol=1e-2)
@@ -124,11 +125,11 @@ def test_a_causal_encoder_layer_equals_pytorchs(norm: Any, padded: bool) -> None
     x = torch.randn(3, 7, D)
     mask = padding_mask(torch.tensor([7, 4, 2])) if padded else None
     expected = theirs(x, src_mask=~causal_mask(7), src_key_padding_mask=None if mask is None else ~mask)
-    assert torch.allclose(ours(x, over_keys(mask), causal=True), expected, atol=TOLERANCE, rtol=0)
+    assert torch.allclose(ours(x, mask, causal=True), expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("parts", [[7], [1] * 7, [3, 1, 3], [2, 5]])
-def test_a_causal_encoder_with_caches_goes_on_where_it_stopped(parts: list[int]) -> None:
+def test_a_causal_encoder_with_caches_continues_where_it_stopped(parts: list[int]) -> None:
     torch.manual_seed(0)
     encoder = Encoder([encoder_layer("pre") for _ in range(2)], nn.LayerNorm(D))
     x = torch.randn(3, 7, D)
@@ -158,55 +159,34 @@ def test_a_feed_forward_network_is_two_linear_maps_around_its_activation(activat
     assert torch.equal(feed(x), feed.project_out(reference(feed.project_in(x))))
 
 
-@pytest.mark.parametrize("p", [0.1, 0.2, 0.3, 0.5, 0.9])
-def test_dropout_zeroes_the_right_share_and_preserves_the_mean(p: float) -> None:
-    torch.manual_seed(5)
-    count = 1_000_000
-    out = Dropout(p)(torch.ones(count))
-    share = float((out == 0).float().mean())
-    noise = 5 * math.sqrt(p * (1 - p) / count)
-    assert abs(share - p) <= 1 / 256 + noise
-    assert abs(float(out.mean()) - 1.0) <= noise / (1 - p) * 1.1  # the scale follows the rounded p: no bias is left
-    kept = out[out != 0]
-    assert float(kept.min()) == float(kept.max())
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_an_encoder_returns_what_every_layer_computed(norm: Any, causal: bool) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder([encoder_layer(norm) for _ in range(3)], nn.LayerNorm(D) if norm == "pre" else None)
+    x, mask = torch.randn(2, 5, D), padding_mask(torch.tensor([5, 3]))
+    states, layers = encoder(x, mask, causal, return_layers=True)
+    assert torch.allclose(states, encoder(x, mask, causal), atol=TOLERANCE, rtol=0)
+    assert torch.equal(layers.hidden[0], x)
+    assert torch.equal(encoder.norm(layers.hidden[-1]), states)
+    assert [found.weights.shape for found in layers.self_attention] == [(2, H, 5, 5)] * 3
+    for before, after, layer in zip(layers.hidden, layers.hidden[1:], encoder.layers, strict=False):
+        assert torch.allclose(layer(before, mask, causal), after, atol=TOLERANCE, rtol=0)
 
 
-def test_dropout_zeroes_neighbours_independently() -> None:
-    torch.manual_seed(5)
-    zero = (Dropout(0.25)(torch.ones(800_000)) == 0).double().view(-1, 8)
-    together = torch.corrcoef(zero.T) - torch.eye(8)  # the eight values that one draw decides
-    assert float(together.abs().max()) < 0.02
-
-
-def test_dropout_takes_any_shape_and_passes_the_gradient_of_what_it_keeps() -> None:
-    torch.manual_seed(5)
-    x = torch.randn(3, 5, 7).transpose(0, 2).requires_grad_()  # 105 values, not contiguous
-    out = Dropout(0.5)(x)
-    out.sum().backward()
-    assert x.grad is not None
-    assert out.shape == x.shape
-    assert torch.equal(out == 0, x.grad == 0)
-    assert torch.allclose(out, x * x.grad)
-
-
-@pytest.mark.parametrize("p", [0.0, 0.5])
-def test_dropout_changes_nothing_when_evaluating(p: float) -> None:
-    x = torch.randn(100)
-    assert torch.equal(Dropout(p).eval()(x), x)
-
-
-def test_dropout_of_zero_changes_nothing_when_training() -> None:
-    x = torch.randn(100)
-    assert torch.equal(Dropout(0.0)(x), x)
-
-
-def test_the_same_seed_gives_the_same_dropout() -> None:
-    x, dropout = torch.ones(4, 250), Dropout(0.3)
-    torch.manual_seed(7)
-    first, second = dropout(x), dropout(x)
-    torch.manual_seed(7)
-    assert torch.equal(dropout(x), first)
-    assert not torch.equal(first, second)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_decoder_returns_what_every_layer_computed(norm: Any) -> None:
+    torch.manual_seed(0)
+    decoder = Decoder([decoder_layer(norm, "relu") for _ in range(2)], nn.LayerNorm(D) if norm == "pre" else None)
+    x, memories = torch.randn(2, 5, D), [torch.randn(2, 7, D) for _ in range(2)]
+    memory_mask = padding_mask(torch.tensor([7, 3]))
+    states, layers = decoder(x, memories, None, memory_mask, return_layers=True)
+    assert torch.allclose(states, decoder(x, memories, None, memory_mask), atol=TOLERANCE, rtol=0)
+    assert torch.equal(decoder.norm(layers.hidden[-1]), states)
+    assert [found.weights.shape for found in layers.self_attention] == [(2, H, 5, 5)] * 2
+    assert [found.weights.shape for found in layers.cross_attention] == [(2, H, 5, 7)] * 2
+    assert all(not bool(found.weights.triu(1).any()) for found in layers.self_attention)
+    assert all(not bool(found.weights[1, :, :, 3:].any()) for found in layers.cross_attention)
 
 
 def test_a_mix_starts_as_the_mean_of_all_layers() -> None:

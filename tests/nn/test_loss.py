@@ -1,14 +1,18 @@
-"""The loss with its projection against PyTorch's cross-entropy over the full logits."""
+"""The chunked loss against the plain one, and both against PyTorch's cross-entropy."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.nn.loss import CHUNK, label_smoothed_loss
+from heedful.nn import loss as plain_version
+from heedful.nn.fast import loss as fast_version
+from heedful.nn.fast.loss import CHUNK, label_smoothed_loss
 
 SIZES = [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 37]
 D, V = 12, 29
@@ -21,6 +25,55 @@ def problem(count: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Ten
     return states.requires_grad_(), weight.requires_grad_(), bias.requires_grad_(), torch.randint(0, V, (count,))
 
 
+@settings(max_examples=80, deadline=None)
+@given(
+    half=st.sampled_from([0, 1, 5, CHUNK // 2 - 1, CHUNK // 2, CHUNK // 2 + 1, CHUNK + 3]),
+    width=st.integers(1, 20),
+    vocabulary=st.integers(1, 40),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    smoothing=st.sampled_from([0.0, 0.1, 0.4]),
+    r_drop=st.sampled_from([0.0, 1.0, 5.0]),
+    biased=st.booleans(),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_the_chunked_loss_equals_the_plain_one(
+    half: int, width: int, vocabulary: int, dtype: torch.dtype, smoothing: float, r_drop: float, biased: bool, scale: float
+) -> None:
+    torch.manual_seed(half)
+    states = (scale * torch.randn(2 * half, width, dtype=dtype)).requires_grad_()
+    weight = torch.randn(vocabulary, width, dtype=dtype).requires_grad_()
+    bias = torch.randn(vocabulary, dtype=dtype).requires_grad_() if biased else None
+    targets = torch.randint(0, vocabulary, (half,)).repeat(2)
+    inputs = [states, weight] if bias is None else [states, weight, bias]
+    rounding = 200 * torch.finfo(dtype).eps
+    results = []
+    for version in (plain_version, fast_version):
+        loss, nll = version.label_smoothed_loss(states, weight, bias, targets, smoothing, r_drop)
+        assert not nll.requires_grad
+        results.append([loss.detach(), nll, *torch.autograd.grad(3 * loss, inputs)])
+    for one, other in zip(*results, strict=True):
+        assert one.dtype == other.dtype == dtype
+        # Terms of every position may cancel, so the rounding error grows with their number and not only with the result.
+        size = float(one.abs().max()) + len(states) * max(1.0, scale) if one.numel() else 0.0
+        assert torch.allclose(one, other, rtol=rounding, atol=rounding * size)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_plain_loss_equals_pytorchs_cross_entropy(smoothing: float) -> None:
+    states, weight, bias, targets = problem(40)
+    loss, nll = plain_version.label_smoothed_loss(states, weight, bias, targets, smoothing)
+    logits = F.linear(states, weight, bias)
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert nll.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-12)
+
+
+def test_the_r_drop_penalty_is_the_mean_of_both_kl_divergences() -> None:
+    log_p, log_q = torch.randn(2, 7, V, dtype=torch.float64).log_softmax(-1)
+    both = F.kl_div(log_q, log_p, reduction="sum", log_target=True) + F.kl_div(log_p, log_q, reduction="sum", log_target=True)
+    assert plain_version.r_drop_penalty(log_p, log_q).item() == pytest.approx(both.item() / 2, rel=1e-12)
+
+
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_value_and_gradients_equal_pytorchs_cross_entropy(count: int, smoothing: float) -> None:
@@ -28,7 +81,7 @@ def test_value_and_gradients_equal_pytorchs_cross_entropy(count: int, smoothing:
     total, _ = label_smoothed_loss(states, weight, bias, targets, smoothing)
     expected = F.cross_entropy(F.linear(states, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
     assert total.item() == pytest.approx(expected.item(), rel=1e-5)
-    # Seven times the loss: the gradient that arrives from above is passed on.
+    # Seven times the loss, so that the incoming gradient is not 1.
     ours = torch.autograd.grad(7 * total, [states, weight, bias])
     theirs = torch.autograd.grad(7 * expected, [states, weight, bias])
     for one, other in zip(ours, theirs, strict=True):
@@ -48,7 +101,7 @@ def test_single_precision_equals_pytorchs_too(smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-def test_the_second_number_is_the_plain_negative_log_likelihood(smoothing: float) -> None:
+def test_the_second_number_is_the_negative_log_likelihood(smoothing: float) -> None:
     states, weight, bias, targets = problem(CHUNK + 5)
     total, plain = label_smoothed_loss(states, weight, bias, targets, smoothing)
     expected = F.cross_entropy(F.linear(states, weight, bias), targets, reduction="sum")
@@ -99,7 +152,7 @@ def test_no_position_costs_nothing() -> None:
     assert not bool(weight.grad.any())
 
 
-def test_without_gradients_the_numbers_are_the_same_and_no_gradient_is_made() -> None:
+def test_without_autograd_the_numbers_are_the_same_and_no_gradient_is_computed() -> None:
     states, weight, bias, targets = problem(CHUNK + 5)
     expected = label_smoothed_loss(states, weight, bias, targets, 0.1)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -109,13 +162,13 @@ def test_without_gradients_the_numbers_are_the_same_and_no_gradient_is_made() ->
     assert counter.get_total_flops() == 2 * (CHUNK + 5) * D * V  # the projection alone
 
 
-@pytest.mark.parametrize("agreement", [0.0, 1.0])
-def test_bf16_autocast_comes_close(agreement: float) -> None:
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_bf16_autocast_comes_close(r_drop: float) -> None:
     states, weight, bias, targets = problem(CHUNK + 6, torch.float32)
-    exact = label_smoothed_loss(states, weight, bias, targets, 0.1, agreement)
+    exact = label_smoothed_loss(states, weight, bias, targets, 0.1, r_drop)
     exact_gradients = torch.autograd.grad(exact[0], [states, weight, bias])
     with torch.autocast("cpu", torch.bfloat16):
-        rough = label_smoothed_loss(states, weight, bias, targets, 0.1, agreement)
+        rough = label_smoothed_loss(states, weight, bias, targets, 0.1, r_drop)
     rough_gradients = torch.autograd.grad(rough[0], [states, weight, bias])
     for one, other in zip(rough, exact, strict=True):
         assert one.item() == pytest.approx(other.item(), rel=0.01)
@@ -126,17 +179,17 @@ def test_bf16_autocast_comes_close(agreement: float) -> None:
 
 @pytest.mark.parametrize("count", [1, CHUNK // 2, CHUNK + 5])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_twins_pay_for_their_disagreement(count: int, smoothing: float) -> None:
+def test_r_drop_adds_the_divergence_of_each_pair(count: int, smoothing: float) -> None:
     states, weight, bias, targets = problem(2 * count)
     targets = torch.cat([targets[:count], targets[:count]])
-    total, plain = label_smoothed_loss(states, weight, bias, targets, smoothing, agreement=3.0)
+    total, nll = label_smoothed_loss(states, weight, bias, targets, smoothing, r_drop=3.0)
     logits = F.linear(states, weight, bias)
     one, other = logits.log_softmax(1).chunk(2)
     forth = F.kl_div(other, one, reduction="sum", log_target=True)  # KL(one‖other)
     back = F.kl_div(one, other, reduction="sum", log_target=True)
     expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + 3.0 * (forth + back) / 2
     assert total.item() == pytest.approx(expected.item(), rel=1e-9)
-    assert plain.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-9)
+    assert nll.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-9)
     ours = torch.autograd.grad(7 * total, [states, weight, bias])
     theirs = torch.autograd.grad(7 * expected, [states, weight, bias])
     for mine, right in zip(ours, theirs, strict=True):

@@ -1,4 +1,4 @@
-"""Positions of every kind: the formulas, what they depend on, and step by step against all at once."""
+"""Positions of every kind: their formulas, what they depend on, and decoding step by step against all at once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from heedful.nn.masks import padding_mask
 from heedful.nn.positions import (
     LearnedPositions,
     LinearBias,
+    PositionBias,
     PositionKind,
     RelativePositions,
     RotaryPositions,
@@ -24,7 +25,7 @@ POSITIONS = get_args(PositionKind)
 
 
 def by_formula(positions: int, d_model: int) -> np.ndarray:
-    """SPEC 5 in double precision."""
+    """The formula of Section 3.5 in double precision."""
     table = np.empty((positions, d_model))
     at = np.arange(positions, dtype=np.float64)
     for feature in range(d_model):
@@ -111,13 +112,13 @@ def test_rotation_preserves_lengths_and_leaves_the_first_position_alone() -> Non
     [(8, [2.0**-i for i in range(1, 9)]), (4, [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]), (1, [2.0**-8])],
 )
 def test_linear_bias_falls_with_the_distance_at_its_heads_slope(heads: int, slopes: list[float]) -> None:
-    bias = LinearBias(heads).bias(torch.zeros(1, heads, 4, 2), keys=9, start=5)
+    bias = LinearBias(heads).dense_bias(torch.zeros(1, heads, 4, 2), keys=9, start=5)
     assert bias.shape == (1, heads, 4, 9)
     for head, slope in enumerate(slopes):
         for query in range(4):
             for key in range(9):
                 behind = query + 5 - key
-                away = behind if behind >= 0 else -1.5 * behind  # ahead counts half as far again
+                away = behind if behind >= 0 else -1.5 * behind  # keys after the query count 1.5 times their distance
                 assert float(bias[0, head, query, key]) == pytest.approx(-slope * away)
 
 
@@ -126,7 +127,7 @@ def test_relative_positions_equal_a_slow_loop(start: int, queries: int, keys: in
     torch.manual_seed(2)
     relative = RelativePositions(d_k=6, max_distance=3)
     query, key = torch.randn(2, 2, queries, 6), torch.randn(2, 2, keys, 6)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(6) + relative.bias(query, keys, start)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(6) + relative.dense_bias(query, keys, start)
     for b in range(2):
         for h in range(2):
             for i in range(queries):
@@ -135,6 +136,23 @@ def test_relative_positions_equal_a_slow_loop(start: int, queries: int, keys: in
                     moved = key[b, h, j] + relative.table[distance + 3]
                     expected = (query[b, h, i] @ moved).item() / math.sqrt(6)
                     assert scores[b, h, i, j].item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("positions", [LinearBias(2), RelativePositions(d_k=6, max_distance=3)], ids=["linear", "relative"])
+@torch.no_grad()
+def test_the_bias_of_blocks_is_part_of_the_dense_bias(positions: PositionBias) -> None:
+    torch.manual_seed(2)
+    query, block, before = torch.randn(3, 2, 12, 6), 4, 2  # three blocks of queries; each sees its own keys and two before
+    dense = positions.dense_bias(query, 12, 0).expand(3, 2, 12, 12)
+    blocks = query.unflatten(2, (3, block))  # (B, H, 3, 4, K)
+    query_at = torch.arange(12).view(3, block, 1)
+    key_at = (torch.arange(3) * block - before)[:, None, None] + torch.arange(block + before)  # (3, 1, 6)
+    local = positions.bias(blocks, query_at, key_at).expand(3, 2, 3, block, block + before)
+    for number in range(3):
+        for key in range(block + before):
+            if (at := number * block - before + key) >= 0:
+                rows = slice(number * block, (number + 1) * block)
+                assert torch.allclose(local[:, :, number, :, key], dense[:, :, rows, at], atol=1e-6)
 
 
 @pytest.mark.parametrize("positions", POSITIONS)

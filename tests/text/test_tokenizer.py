@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.text import KINDS, Tokenizer
+from heedful.text import TOKENIZER_KINDS, Tokenizer
 
 CORPUS = [
     "a man in a blue shirt is standing on a ladder",
@@ -136,7 +136,7 @@ def test_wordpiece_never_writes_padding_begin_or_end(text: str) -> None:
     assert not {tokenizer.pad, tokenizer.bos, tokenizer.eos} & set(tokenizer.encode(text))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_the_four_special_ids_are_distinct_and_left_out_of_text(kind: str) -> None:
     tokenizer = trained(kind)
     special = [tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos]
@@ -146,7 +146,7 @@ def test_the_four_special_ids_are_distinct_and_left_out_of_text(kind: str) -> No
     assert tokenizer.decode([tokenizer.bos, *ids, tokenizer.eos, tokenizer.pad]) == tokenizer.decode(ids)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_a_tag_is_one_token_and_the_rest_of_the_text_is_untouched(kind: str) -> None:
     tokenizer = trained(kind, tuple(TAGS))
     plain = tokenizer.encode(" a man")
@@ -189,7 +189,7 @@ def test_an_unknown_kind_names_the_known_ones() -> None:
         Tokenizer.train("sentencepiece", CORPUS, 300)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_saving_and_loading_keeps_every_id(kind: str, tmp_path: Path) -> None:
     before = trained(kind, tuple(TAGS))
     before.save(tmp_path / "tokenizer.json")

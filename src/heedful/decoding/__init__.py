@@ -1,1 +1,1 @@
-"""Turning a model's predictions into text: search and sampling, batched, with cached keys and values."""
+"""Decoding: greedy search, beam search and sampling, in batches and with cached keys and values."""

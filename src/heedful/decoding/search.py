@@ -1,7 +1,7 @@
-"""Greedy search, beam search and sampling over a batch of sentences (SPEC 12).
+"""Greedy search, beam search (Section 6.1) and sampling over a batch of sentences.
 
-Shapes: S sentences still being written, B beam, V vocabulary. Each sentence has its own length limit and its own
-stopping rule, so what stands beside it in the batch never changes what comes out.
+Each sentence has its own length limit and stopping rule, so the other sentences of a batch never change its output.
+Shapes: S sentences still being decoded, B beam, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,35 +17,42 @@ from torch import Tensor
 from heedful.errors import UsageError
 
 
-class StepModel(Protocol):
-    """What a search needs of a model: `start` on a source gives a state, then `step` after `step` extends it.
+class StepState(Protocol):
+    """What a model carries from step to step, one row per sentence or per hypothesis."""
 
-    The state has `select(rows, sources=True)`, which keeps these rows in this order.
-    """
+    def select(self, rows: Tensor, sources: bool = True) -> None:
+        """Keep these rows, in this order; `sources=False` when every row keeps its source sentence."""
 
-    def start(self, source: Tensor, source_mask: Tensor | None = None) -> Any: ...
 
-    def step(self, tokens: Tensor, state: Any) -> Tensor: ...
+State = TypeVar("State", bound=StepState)
+
+
+class StepModel(Protocol[State]):
+    """What a search needs of a model: `start` encodes a source into a state, and each `step` advances the state."""
+
+    def start(self, source: Tensor, source_mask: Tensor | None = None) -> State: ...
+
+    def step(self, tokens: Tensor, state: State) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The ids that begin, end and never appear, and how long an output may get beyond its input."""
+    """The ids of begin, end and padding, and how much longer than its source an output may be."""
 
     bos: int
     eos: int
     pad: int
     max_extra: int = 50
-    beyond_source: bool = True  # False: `max_extra` alone is the limit, as for text that goes on from a prompt
+    beyond_source: bool = True  # False: the limit is `max_extra` itself, as for the continuation of a prompt
 
     def longest(self, source_mask: Tensor) -> Tensor:
-        """(S,) most tokens each output may have."""
+        """The length limit of each output: source_mask (S, L) → (S,)."""
         return source_mask.sum(-1) * self.beyond_source + self.max_extra
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: its tokens without begin and end, its log-probability, and the score it was ranked by."""
+    """One output: its tokens without begin and end, its log-probability, and the score that ranks it."""
 
     tokens: list[int]
     log_probability: float
@@ -53,22 +60,22 @@ class Hypothesis:
 
 
 def next_log_probabilities(logits: Tensor, limits: Limits) -> Tensor:
-    """(…, V) logits → log-probabilities in which padding and begin cannot come, unless they mean the end too."""
-    never = torch.tensor(sorted({limits.pad, limits.bos} - {limits.eos}), dtype=torch.long, device=logits.device)
-    return logits.float().index_fill(-1, never, -math.inf).log_softmax(-1)
+    """Logits (…, V) → log-probabilities, −∞ for padding and begin (unless one of them is also the end)."""
+    excluded = torch.tensor(sorted({limits.pad, limits.bos} - {limits.eos}), dtype=torch.long, device=logits.device)
+    return logits.float().index_fill(-1, excluded, -math.inf).log_softmax(-1)
 
 
 @torch.inference_mode()
 def greedy_search(
-    model: StepModel, source: Tensor, source_mask: Tensor, limits: Limits, first: Tensor | None = None
+    model: StepModel[State], source: Tensor, source_mask: Tensor, limits: Limits, first: Tensor | None = None
 ) -> list[Hypothesis]:
-    """The most probable token at every step. `first` (S,) stands before the output instead of the begin token."""
-    return _one_by_one(model, source, source_mask, limits, lambda scores: scores.argmax(-1), first)
+    """The most probable token at every step. `first` (S,) replaces the begin token before each output."""
+    return _decode(model, source, source_mask, limits, lambda scores: scores.argmax(-1), first)
 
 
 @torch.inference_mode()
 def sample(
-    model: StepModel,
+    model: StepModel[State],
     source: Tensor,
     source_mask: Tensor,
     limits: Limits,
@@ -78,45 +85,44 @@ def sample(
     generator: torch.Generator | None = None,
     first: Tensor | None = None,
 ) -> list[Hypothesis]:
-    """A token drawn at every step, from the `top_k` likeliest (0: all) and the likeliest that make up `top_p`."""
-
+    """A token sampled at every step, restricted to the `top_k` most probable (0: all) and to a total probability of `top_p`."""
     if temperature <= 0.0:
-        raise UsageError(f"temperature must be above 0, not {temperature}; greedy search is its limit")
+        raise UsageError(f"temperature must be above 0, not {temperature}; for the most probable token use greedy search")
 
     def draw(scores: Tensor) -> Tensor:
-        chances = (restrict(scores / temperature, top_k, top_p)).softmax(-1)
-        return torch.multinomial(chances, 1, generator=generator).squeeze(-1)
+        probabilities = restrict(scores / temperature, top_k, top_p).softmax(-1)
+        return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
-    return _one_by_one(model, source, source_mask, limits, draw, first)
+    return _decode(model, source, source_mask, limits, draw, first)
 
 
 def restrict(scores: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
-    """−∞ on every token (…, V) outside the `top_k` best and outside the smallest set whose probability reaches `top_p`."""
+    """Scores (…, V) with −∞ outside the `top_k` best and outside the smallest set whose probability reaches `top_p`."""
     if 0 < top_k < scores.size(-1):
-        worst = scores.topk(top_k, dim=-1).values[..., -1:]
-        scores = scores.masked_fill(scores < worst, -math.inf)
+        lowest = scores.topk(top_k, dim=-1).values[..., -1:]
+        scores = scores.masked_fill(scores < lowest, -math.inf)
     if top_p < 1.0:
         ordered, order = scores.softmax(-1).sort(dim=-1, descending=True)
-        # A token goes when those before it already make up top_p; the first always stays.
-        late = ordered.cumsum(-1) - ordered >= top_p
-        late[..., 0] = False
-        scores = scores.masked_fill(torch.zeros_like(late).scatter(-1, order, late), -math.inf)
+        # A token is removed if those before it already reach top_p; the first always stays.
+        removed = ordered.cumsum(-1) - ordered >= top_p
+        removed[..., 0] = False
+        scores = scores.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), -math.inf)
     return scores
 
 
-def _one_by_one(
-    model: StepModel,
+def _decode(
+    model: StepModel[State],
     source: Tensor,
     source_mask: Tensor,
     limits: Limits,
     choose: Callable[[Tensor], Tensor],
     first: Tensor | None,
 ) -> list[Hypothesis]:
-    """Write every sentence with one token a step, each picked from its log-probabilities by `choose`."""
+    """Decode every sentence, one token per step, which `choose` picks from the log-probabilities (S, V)."""
     count, device = source.size(0), source.device
     longest = limits.longest(source_mask)
     state = model.start(source, source_mask)
-    alive = torch.arange(count, device=device)  # which sentence each row is
+    alive = torch.arange(count, device=device)  # (S,) the sentence of each row
     tokens = torch.full((count,), limits.bos, device=device) if first is None else first
     total = torch.zeros(count, device=device)
     written: list[list[int]] = [[] for _ in range(count)]
@@ -129,9 +135,9 @@ def _one_by_one(
         for row, token in zip(alive.tolist(), tokens.tolist(), strict=True):
             if token != limits.eos:
                 written[row].append(token)
-        going = (tokens != limits.eos) & (length < longest[alive])
-        if not bool(going.all()):
-            rows = going.nonzero().squeeze(-1)
+        unfinished = (tokens != limits.eos) & (length < longest[alive])
+        if not bool(unfinished.all()):
+            rows = unfinished.nonzero().squeeze(-1)
             alive, tokens = alive[rows], tokens[rows]
             if len(alive):
                 state.select(rows)
@@ -139,13 +145,13 @@ def _one_by_one(
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^α, by which a log-probability is divided."""
+    """((5 + length) / 6)^α (Wu et al., 2016), by which a log-probability is divided."""
     return float(((5 + length) / 6) ** alpha)
 
 
 @torch.inference_mode()
 def beam_search(
-    model: StepModel,
+    model: StepModel[State],
     source: Tensor,
     source_mask: Tensor,
     limits: Limits,
@@ -154,10 +160,10 @@ def beam_search(
     n_best: int = 1,
     first: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` outputs of each sentence, best first, that a beam of this width finds.
+    """The `n_best` best hypotheses of each sentence, best first.
 
-    A hypothesis is ranked by log-probability / ((5 + length) / 6)^α, its end token included. A sentence is done when
-    `beam` hypotheses have ended and none still open scores better than the worst of them, or when it is at its limit.
+    A hypothesis is ranked by log-probability / ((5 + length) / 6)^α, where its length includes the end token. A sentence is
+    finished when `beam` hypotheses have ended and no open one scores better than the worst of them, or at its length limit.
     """
     count, device = source.size(0), source.device
     beam = max(beam, n_best)
@@ -165,19 +171,19 @@ def beam_search(
     state = model.start(source, source_mask)
     state.select(torch.arange(count, device=device).repeat_interleave(beam))
     alive = list(range(count))
-    totals = torch.full((count, beam), -math.inf, device=device)
-    totals[:, 0] = 0.0  # all beams of a sentence start alike: only one may speak
+    totals = torch.full((count, beam), -math.inf, device=device)  # (S, B) log-probabilities of the open hypotheses
+    totals[:, 0] = 0.0  # all beams of a sentence start equal, so only one may be extended
     begin = torch.full((count,), limits.bos, device=device) if first is None else first
-    written = begin.repeat_interleave(beam)[:, None]
+    written = begin.repeat_interleave(beam)[:, None]  # (S·B, 1 + length) their tokens, begin included
     ended: list[list[Hypothesis]] = [[] for _ in range(count)]
     length = 0
     while alive:
-        scores = next_log_probabilities(model.step(written[:, -1:], state), limits).view(len(alive), beam, -1)
+        scores = next_log_probabilities(model.step(written[:, -1:], state), limits).view(len(alive), beam, -1)  # (S, B, V)
         vocabulary = scores.size(-1)
-        # Twice as many as needed: at most `beam` of them can be ends, so `beam` others remain.
+        # Twice as many candidates as the beam: each hypothesis has one end token, so at least `beam` others remain.
         candidates = min(2 * beam, beam * vocabulary)
-        best, index = (totals[:, :, None] + scores).view(len(alive), -1).topk(candidates, dim=-1)
-        origin, token = index // vocabulary, index % vocabulary
+        best, index = (totals[:, :, None] + scores).view(len(alive), -1).topk(candidates, dim=-1)  # (S, 2B)
+        origin, token = index // vocabulary, index % vocabulary  # which hypothesis a candidate extends, and by which token
         length += 1
         penalty = length_penalty(length, alpha)
         ends = token == limits.eos
@@ -186,23 +192,22 @@ def beam_search(
             if value > -math.inf:
                 ids = written[row * beam + int(origin[row, place]), 1:].tolist()
                 ended[alive[row]].append(Hypothesis(ids, value, value / penalty))
-        open_totals, places = best.masked_fill(ends, -math.inf).topk(beam, dim=-1)
-        rows = (torch.arange(len(alive), device=device)[:, None] * beam + origin.gather(1, places)).view(-1)
+        totals, places = best.masked_fill(ends, -math.inf).topk(beam, dim=-1)  # (S, B)
+        rows = (torch.arange(len(alive), device=device)[:, None] * beam + origin.gather(1, places)).view(-1)  # (S·B,)
         tokens = token.gather(1, places).view(-1)
         written = torch.cat([written[rows], tokens[:, None]], dim=1)
-        totals = open_totals
 
         keep = []
         for row, (sentence, open_scores) in enumerate(zip(alive, totals.tolist(), strict=True)):
             finished = sorted(ended[sentence], key=lambda h: -h.score)[:beam]
             ended[sentence] = finished
-            hope = open_scores[0] / penalty
+            best_open = open_scores[0] / penalty
             if length >= longest[sentence]:
-                for place, value in enumerate(open_scores):  # cut off at the limit, so that there is always an output
+                for place, value in enumerate(open_scores):  # cut off at the limit, so that every sentence has an output
                     if value > -math.inf:
                         ids = written[row * beam + place, 1:].tolist()
                         ended[sentence].append(Hypothesis(ids, value, value / penalty))
-            elif hope > -math.inf and (len(finished) < beam or hope > finished[-1].score):
+            elif best_open > -math.inf and (len(finished) < beam or best_open > finished[-1].score):
                 keep.append(row)
         if len(keep) < len(alive):
             alive = [alive[row] for row in keep]

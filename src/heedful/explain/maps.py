@@ -1,4 +1,4 @@
-"""The attention of every layer and head for one input (SPEC 20)."""
+"""Attention maps: the attention weights of every layer and head for one input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from heedful.data.framing import collate, segments_of
 from heedful.data.images import data_uri
-from heedful.nn.attention import keep_attention
+from heedful.nn.trace import Part, Trace
 from heedful.pipelines.encoder import EncoderPipeline
 from heedful.pipelines.pipeline import Pipeline
 from heedful.pipelines.translator import Translator
@@ -27,7 +27,7 @@ PICTURE_SIZE = 384  # pixels
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Who looked where: a list over layers of weights (H, queries, keys), whose rows sum to one."""
+    """How much each query attends to each key: a list over layers of weights (H, queries, keys), whose rows sum to one."""
 
     about: str  # a sentence on what the rows and columns are
     rows: list[str]
@@ -38,7 +38,7 @@ class AttentionMap:
 
 
 def attention_maps(pipeline: Pipeline[Any], example: Any) -> dict[str, AttentionMap]:
-    """Let a model do its job on one example, as `predict` takes them, and keep every attention on the way."""
+    """The attention maps of a model for one example, as `predict` takes it."""
     if isinstance(pipeline, Translator):
         return translation_maps(pipeline, example[0])
     if isinstance(pipeline, Writer):
@@ -48,50 +48,43 @@ def attention_maps(pipeline: Pipeline[Any], example: Any) -> dict[str, Attention
     return image_maps(pipeline, example)
 
 
-def _kept(model: Any, run: Any) -> dict[str, list[NDArray[np.float32]]]:
-    """Run a model and collect its attentions: "encoder.self", "decoder.self" and "decoder.cross", a layer after the other."""
-    found: dict[str, list[NDArray[np.float32]]] = {}
-    with torch.no_grad(), keep_attention(model.eval()) as attentions:
-        run()
-        for name, attention in attentions.items():
-            part, kind = name.split(".")[0], name.rsplit(".", 1)[-1].removesuffix("_attention")
-            if attention.weights is not None:
-                found.setdefault(f"{part}.{kind}", []).append(attention.weights[0].float().cpu().numpy())
-    return found
+def layers_of(trace: Trace, part: Part) -> list[NDArray[np.float32]]:
+    """The weights (H, Lq, Lk) of every layer of a part, of the first example of the batch; [] if the model has no such part."""
+    return [layer.weights[0].float().cpu().numpy() for layer in trace.attention.get(part, [])]
 
 
 def translation_maps(translator: Translator, text: str) -> dict[str, AttentionMap]:
-    """`cross`, `encoder` and `decoder` of an encoder–decoder that translates a text; a recurrent one has `cross` alone."""
+    """`cross`, `encoder` and `decoder` of an encoder–decoder that translates a text; a recurrent one has only `cross`."""
     source_ids = translator.encode_sources([text])[0]
     found = translator.search([text])[0]
     target_ids = found[0].tokens if found else []
     rows = [np.array(source_ids, dtype=np.uint32)], [np.array(target_ids, dtype=np.uint32)]
     batch = collate(*rows, translator.special).to(translator.device)
-    kept = _kept(translator.model, lambda: translator.model.states(batch.source, batch.target_in, batch.source_mask))
+    trace = translator.model.eval().trace(batch.source, batch.target_in, batch.source_mask)
     written = translator.target_tokenizer.tokens(target_ids)
     source = [*translator.source_tokenizer.tokens(source_ids), END]
     inputs, outputs = [BEGIN, *written], [*written, END]
     maps = {
         "cross": AttentionMap(
-            "Rows are the tokens the model writes, columns those of the source.", outputs, source, kept.get("decoder.cross", [])
+            "Rows are the tokens the model writes, columns those of the source.", outputs, source, layers_of(trace, "cross")
         ),
-        "encoder": AttentionMap("Rows and columns are the tokens of the source.", source, source, kept.get("encoder.self", [])),
-        "decoder": AttentionMap(LOOKS_BACK, inputs, inputs, kept.get("decoder.self", [])),
+        "encoder": AttentionMap("Rows and columns are the tokens of the source.", source, source, layers_of(trace, "encoder")),
+        "decoder": AttentionMap(LOOKS_BACK, inputs, inputs, layers_of(trace, "decoder")),
     }
     return {name: one for name, one in maps.items() if one.layers}
 
 
 def text_maps(writer: Writer, ids: list[int]) -> dict[str, AttentionMap]:
-    """`decoder` of a language model that reads a text."""
+    """`decoder` of a language model, for the beginning of a text."""
     ids = ids[: min(32, writer.model.config.context)]
     tokens = torch.tensor([ids], device=writer.device)
     names = [END if token == writer.tokenizer.eos else writer.tokenizer.tokens([token])[0] for token in ids]
-    kept = _kept(writer.model, lambda: writer.model.states(tokens))
-    return {"decoder": AttentionMap(LOOKS_BACK, names, names, kept["encoder.self"])}
+    trace = writer.model.eval().trace(tokens)
+    return {"decoder": AttentionMap(LOOKS_BACK, names, names, layers_of(trace, "decoder"))}
 
 
 def encoder_maps(pipeline: EncoderPipeline[Any], example: Any) -> dict[str, AttentionMap]:
-    """`encoder` of a BERT that reads an example."""
+    """`encoder` of a BERT, for one example."""
     ids, first = pipeline.row_of(example)
     tokenizer = pipeline.tokenizer
     row = [tokenizer.bos, *ids, tokenizer.eos]
@@ -99,20 +92,20 @@ def encoder_maps(pipeline: EncoderPipeline[Any], example: Any) -> dict[str, Atte
     segments = None if first is None else segments_of(len(row), [first]).to(pipeline.device)
     named = {tokenizer.bos: "[CLS]", tokenizer.eos: "[SEP]", tokenizer.mask: "[MASK]"}
     names = [named[token] if token in named else tokenizer.tokens([token])[0] for token in row]
-    kept = _kept(pipeline.model, lambda: pipeline.model.states(tokens, segments))
-    return {"encoder": AttentionMap("Rows and columns are the tokens of the text.", names, names, kept["encoder.self"])}
+    trace = pipeline.model.eval().trace(tokens, segments)
+    return {"encoder": AttentionMap("Rows and columns are the tokens of the text.", names, names, layers_of(trace, "encoder"))}
 
 
 def image_maps(pipeline: Any, example: Any) -> dict[str, AttentionMap]:
-    """`encoder` of a Vision Transformer that sees an image: its patches, named by row and column."""
+    """`encoder` of a Vision Transformer, for one image: its patches, named by row and column."""
     image = pipeline.tensor_of(example)
-    kept = _kept(pipeline.model, lambda: pipeline.model(image.to(pipeline.device)))
+    trace = pipeline.model.eval().trace(image.to(pipeline.device))
     patch = pipeline.model.config.patch
     down, across = image.size(2) // patch, image.size(3) // patch
     names = ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(down) for column in range(across))]
     about = "Rows and columns are the patches of the image, named by row and column, after [CLS]."
     picture = data_uri(example[0], PICTURE_SIZE)
-    return {"encoder": AttentionMap(about, names, names, kept["encoder.self"], picture, (down, across))}
+    return {"encoder": AttentionMap(about, names, names, layers_of(trace, "encoder"), picture, (down, across))}
 
 
 def drawable(maps: dict[str, AttentionMap]) -> list[dict[str, Any]]:

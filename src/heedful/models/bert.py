@@ -1,6 +1,7 @@
-"""The encoder-only model BERT (SPEC 14, 15): states of every token, and heads for pre-training, sequences and tokens.
+"""The encoder-only model BERT (Devlin et al., 2018), with heads for pre-training, sequences and tokens.
 
-Shapes: B batch, L length, D d_model, N chosen positions. A model that answers questions is head="token" with classes=2.
+Question answering is head="token" with classes=2: the start and the end of the answer. Shapes: B batch, L length, D d_model,
+N masked positions.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 from heedful.errors import UsageError
 from heedful.models.checks import check_heads
 from heedful.models.model import Model, initialise_normal
+from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import ACTIVATIONS, Activation
-from heedful.nn.layers import build_encoder
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
 from heedful.nn.positions import LearnedPositions
-from heedful.nn.residual import Dropout
+from heedful.nn.trace import Trace
 from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
 Head = Literal["none", "pretraining", "sequence", "token"]
@@ -41,8 +43,8 @@ class BertConfig:
     attention_dropout: Share = setting(0.0, "of attention weights")
     activation: Activation = setting("gelu", "of the feed-forward network")
     epsilon: Epsilon = setting(1e-12, "of every LayerNorm")
-    head: Head = setting("none", "what stands on top: none, pretraining, sequence or token")
-    classes: Annotated[int, Interval(ge=0, le=10**7)] = setting(0, "of the heads sequence and token; 1 for a number to predict")
+    head: Head = setting("none", "the head on top of the encoder: `none`, `pretraining`, `sequence` or `token`")
+    classes: Annotated[int, Interval(ge=0, le=10**7)] = setting(0, "of the heads `sequence` and `token`; 1 to predict a number")
     pooling: Pooling = setting("cls", "how a sequence becomes one vector: `cls`, `mean` or `attention`")
 
     def __post_init__(self) -> None:
@@ -57,7 +59,7 @@ class BertConfig:
 
 
 class MaskedLanguageHead(nn.Module):
-    """LayerNorm(activation(x W + b)), scored against every token's embedding plus a bias of each token."""
+    """LayerNorm(activation(x W + b)); its product with the token embeddings, plus a bias per token, gives the logits."""
 
     def __init__(self, vocab: int, d_model: int, activation: Activation, epsilon: float) -> None:
         super().__init__()
@@ -68,7 +70,8 @@ class MaskedLanguageHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(…, D) → (…, D), ready for the product with the embedding matrix."""
-        return self.norm(self.activation(self.dense(states)))
+        transformed: Tensor = self.norm(self.activation(self.dense(states)))
+        return transformed
 
 
 class Bert(Model):
@@ -108,40 +111,59 @@ class Bert(Model):
             self.classifier = nn.Linear(c.d_model, c.classes)
         initialise_normal(self)
 
-    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D)."""
+    def embed(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Tokens and the segment of each, (B, L) each → embeddings (B, L, D); an error where positions do not reach."""
         if tokens.size(1) > self.config.max_positions:
             raise UsageError(f"{tokens.size(1)} tokens are more than the model's max_positions of {self.config.max_positions}")
-        return self.encoder(self.embedding(tokens, segments=segments), mask)
+        embedded: Tensor = self.embedding(tokens, segments=segments)
+        return embedded
+
+    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D)."""
+        states: Tensor = self.encoder(self.embed(tokens, segments), mask)
+        return states
+
+    @torch.no_grad()
+    def trace(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Trace:
+        """The same as `states`, with the attention weights ("encoder") and hidden states of every layer.
+
+        With pooling="attention", the attention "pooling" has the weights (B, H, queries, L) of the learned queries.
+        """
+        states, layers = self.encoder(self.embed(tokens, segments), mask, return_layers=True)
+        trace = Trace(states, {"encoder": layers.self_attention}, {"encoder": layers.hidden})
+        if self.config.pooling == "attention":
+            trace.attention["pooling"] = [self.pooling(states, mask, return_weights=True)[1]]
+        return trace
 
     def pooled(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """States (B, L, D), mask (B, L) → one vector a sequence (B, D).
+        """States (B, L, D), mask (B, L) → one vector per sequence (B, D).
 
-        With pooling="attention" and head="sequence" it is one vector a class: (B, classes, D).
+        With pooling="attention" and head="sequence" it is one vector per class: (B, classes, D).
         """
         if self.config.pooling == "mean":
             return mean_pooling(states, mask)
         if self.config.pooling == "attention":
-            found = self.pooling(states, mask)  # (B, queries, D)
+            found: Tensor = self.pooling(states, mask)  # (B, queries, D)
             return found if self.config.head == "sequence" else found.squeeze(1)
         if self.config.head == "token":
             raise UsageError("a model with head=token scores every token and has no vector of the whole sequence")
         return torch.tanh(self.pooler(first_token(states)))
 
     def masked_states(self, states: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For the loss of masked language modelling: states (N, D) of the positions that `where` (B, L) marks, after the
-        head's transform, and the output's weight (vocab, D) and bias (vocab,)."""
+        """The arguments of the masked language modelling loss: states (N, D) of the N positions that `where` (B, L) marks,
+        after the head's transform, output weight (vocab, D) and output bias (vocab,)."""
         head = self.masked_language
         return head(states[where]), self.embedding.weight, head.bias
 
     def next_sentence_logits(self, states: Tensor) -> Tensor:
         """States (B, L, D) → logits (B, 2): the second text follows the first (0), or does not (1)."""
-        return self.next_sentence(self.pooled(states))
+        logits: Tensor = self.next_sentence(self.pooled(states))
+        return logits
 
     def forward(
         self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Tokens, segments and mask, (B, L) each → what the head says.
+        """Tokens, segments and mask, (B, L) each → the output of the head.
 
         none: states (B, L, D). sequence: logits (B, classes). token: logits (B, L, classes). pretraining: logits of
         every token (B, L, vocab) and of the next sentence (B, 2).
@@ -154,5 +176,6 @@ class Bert(Model):
         if self.config.head == "sequence":
             return class_scores(self.dropout(self.pooled(states, mask)), self.classifier)
         if self.config.head == "token":
-            return self.classifier(self.dropout(states))
+            logits: Tensor = self.classifier(self.dropout(states))
+            return logits
         return states

@@ -1,11 +1,18 @@
-"""A check of settings that several kinds of model share."""
+"""Checks of settings that several kinds of model share."""
 
 from __future__ import annotations
 
 from heedful.errors import UsageError
+from heedful.nn.positions import PositionKind
 
 
 def check_heads(d_model: int, heads: int) -> None:
     """Every head gets an equal part of d_model."""
     if d_model % heads:
         raise UsageError(f"d_model {d_model} is not divisible by heads {heads}")
+
+
+def check_rotary(positions: PositionKind, d_k: int) -> None:
+    """Rotary positions rotate pairs of features."""
+    if positions == "rotary" and d_k % 2:
+        raise UsageError(f"rotary positions rotate pairs of features: d_k {d_k} must be even")

@@ -1,6 +1,6 @@
-"""The decoder-only language model GPT (SPEC 16): causal self-attention alone, each token predicted from those before it.
+"""The decoder-only language model GPT: causal self-attention only, each token predicted from those before it.
 
-Shapes: B batch, L length, D d_model. With its defaults the mathematics is GPT-2's.
+With its defaults it computes the same function as GPT-2. Shapes: B batch, L length, D d_model.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads
+from heedful.models.checks import check_heads, check_rotary
 from heedful.models.model import STD, Model, initialise_normal
-from heedful.nn.attention import KeyValueCache
+from heedful.nn.cache import KeyValueCache
 from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import Activation
-from heedful.nn.layers import build_encoder
 from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
 from heedful.nn.residual import Norm
+from heedful.nn.trace import Trace
 from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
 
@@ -33,7 +34,7 @@ class GPTConfig:
     d_model: Width = setting(768, "width of the residual stream")
     d_ff: Width = setting(3072, "width of the feed-forward network")
     heads: Width = setting(12, "attention heads")
-    context: Positions = setting(1024, "positions kept while writing, and the most that learned positions know")
+    context: Positions = setting(1024, "longest context in tokens, and the number of learned positions")
     dropout: Share = setting(0.1, "after embeddings and sub-layers")
     attention_dropout: Share = setting(0.0, "of attention weights")
     activation: Activation = setting("gelu-tanh", "of the feed-forward network")
@@ -46,12 +47,11 @@ class GPTConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         check_heads(self.d_model, self.heads)
-        if self.positions == "rotary" and self.d_model // self.heads % 2:
-            raise UsageError(f"rotary positions turn pairs of features: d_k {self.d_model // self.heads} must be even")
+        check_rotary(self.positions, self.d_model // self.heads)
 
 
 class TokenBatch(Protocol):
-    """Tokens, what follows each of them, and which of these are to be learned: (B, L) each, padded on the right."""
+    """Tokens, the token after each, and a mask of the positions to train on: (B, L) each, padded on the right."""
 
     @property
     def tokens(self) -> Tensor: ...
@@ -64,7 +64,7 @@ class TokenBatch(Protocol):
 
 
 class GPTState:
-    """What writing carries from step to step: the tokens (B, n) the model still sees, and every layer's keys and values."""
+    """What decoding carries from step to step: the tokens (B, n) in the context, and the keys and values of every layer."""
 
     def __init__(self, rows: int, layers: int, device: torch.device) -> None:
         self.tokens = torch.zeros(rows, 0, dtype=torch.long, device=device)
@@ -72,18 +72,18 @@ class GPTState:
 
     @property
     def length(self) -> int:
-        """Positions already seen, at most the model's context."""
+        """Positions in the context."""
         return self.tokens.size(1)
 
     def select(self, rows: Tensor, sources: bool = True) -> None:
-        """Keep these batch rows, in this order. A prompt is part of the text, so `sources` changes nothing."""
+        """Keep these batch rows, in this order. `sources` has no effect: a prompt is part of the text."""
         self.tokens = self.tokens.index_select(0, rows)
         for cache in self.caches:
             cache.select(rows)
 
 
 class GPT(Model):
-    """A language model: embeddings, a causal encoder, and a projection to the vocabulary without a bias."""
+    """Embeddings, a causal stack of layers, and a projection to the vocabulary without a bias."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -106,18 +106,30 @@ class GPT(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """GPT-2's initialisation. Small embeddings make small first logits, so that the loss starts at log(vocab)."""
+        """GPT-2's initialisation. Small embeddings give small initial logits, so that the loss starts near log(vocab)."""
         initialise_normal(self)
-        # Each of 2·layers sub-layers adds to the residual stream; scaled so, their sum does not grow with the depth.
+        # 2 · layers sub-layers add to the residual stream; with this scale the variance of their sum is independent of depth.
         for name, parameter in self.encoder.named_parameters():
             if name.endswith("project_out.weight"):
                 nn.init.normal_(parameter, std=STD / math.sqrt(2 * self.config.layers))
 
-    def states(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Tokens (B, L), mask (B, L) → states (B, L, D) that predict the next token of each position."""
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Tokens (B, L) → embeddings (B, L, D); an error where learned positions do not reach."""
         if self.config.positions == "learned" and tokens.size(1) > self.config.context:
             raise UsageError(f"{tokens.size(1)} tokens are longer than the model's context of {self.config.context}")
-        return self.encoder(self.embedding(tokens), mask, causal=True)
+        embedded: Tensor = self.embedding(tokens)
+        return embedded
+
+    def states(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Tokens (B, L), mask (B, L) → states (B, L, D), from which the token after each is predicted."""
+        states: Tensor = self.encoder(self.embed(tokens), mask, causal=True)
+        return states
+
+    @torch.no_grad()
+    def trace(self, tokens: Tensor, mask: Tensor | None = None) -> Trace:
+        """The same as `states`, with the attention weights ("decoder") and hidden states of every layer."""
+        states, layers = self.encoder(self.embed(tokens), mask, causal=True, return_layers=True)
+        return Trace(states, {"decoder": layers.self_attention}, {"decoder": layers.hidden})
 
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, vocab)."""
@@ -128,36 +140,36 @@ class GPT(Model):
         return self.project(self.states(tokens, mask)).log_softmax(-1)
 
     def training_states(self, batch: TokenBatch) -> tuple[Tensor, Tensor, None, Tensor]:
-        """What a loss over the vocabulary needs: states (N, D) of the positions to learn, output weight, no bias, and
-        the N right answers."""
-        # Padding stands at the right end, where causal attention already hides it from real positions.
+        """The arguments of the loss: states (N, D) of the N positions to train on, output weight, no bias, and the target
+        tokens (N,)."""
+        # Padding is at the right end, where causal attention hides it from real positions.
         states = self.states(batch.tokens)
         return states[batch.mask], self.output_weight, None, batch.targets[batch.mask]
 
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> GPTState:
-        """Read the prompts (B, n), which may be empty, ready for `step`; those of one batch are equally long."""
+        """Process the prompts (B, n), all of one length, which may be 0; the state that `step` continues."""
         if source_mask is not None and not bool(source_mask.all()):
-            raise UsageError("the prompts of one batch must be equally long: a GPT reads no padding before it writes")
+            raise UsageError("the prompts of one batch must be equally long: a GPT has no padding on the left")
         state = GPTState(source.size(0), self.config.layers, source.device)
         if source.size(1):
             self.extend(source, state)
         return state
 
     def step(self, tokens: Tensor, state: GPTState) -> Tensor:
-        """The newest tokens (B, n) → logits (B, vocab) of what follows; `state` grows by n positions.
+        """The newest tokens (B, n) → logits (B, vocab) of the next token; `state` advances by n positions.
 
-        When that is more than the context holds, the model reads the last half of a context anew and goes on from
-        there, so a text may have any length.
+        A text may have any length: when the context is full, the model starts again from the last half of it.
         """
         return self.project(self.extend(tokens, state)[:, -1])
 
     def extend(self, tokens: Tensor, state: GPTState) -> Tensor:
-        """Read new tokens (B, n) and remember them; the states of those that were read (B, ≤ n or half a context, D)."""
+        """Append tokens (B, n) to the state; returns their states (B, n, D), or those of the last half of a full context."""
         start = state.length
         state.tokens = torch.cat([state.tokens, tokens], dim=1)
         if state.length > self.config.context:
-            # Half, not all but one: the next rebuilding is then half a context away instead of at every step.
+            # Half of it, because dropping only the oldest token would mean recomputing the cache at every step.
             start, tokens = 0, state.tokens[:, -max(1, self.config.context // 2) :]
             state.tokens = tokens
             state.caches = [KeyValueCache() for _ in state.caches]
-        return self.encoder(self.embedding(tokens, start), causal=True, caches=state.caches)
+        states: Tensor = self.encoder(self.embedding(tokens, start), causal=True, caches=state.caches)
+        return states

@@ -1,17 +1,17 @@
-"""What every model has: a count of its parameters; and the initialisation that GPT, BERT and ViT share."""
+"""The base class of all models, and the initialisation that GPT, BERT and ViT share."""
 
 from __future__ import annotations
 
 from torch import nn
 
-STD = 0.02  # of GPT-2's, BERT's and ViT's fresh weights
+STD = 0.02  # of the initial weights of GPT-2, BERT and ViT
 
 
 class Model(nn.Module):
-    """A module that can say how large its parts are."""
+    """A module that counts its parameters part by part."""
 
     def parameters_by_part(self) -> dict[str, int]:
-        """How many parameters each part has; a shared matrix counts once, where it first stands."""
+        """Number of parameters of each part; a shared matrix counts once, in the part that comes first."""
         counts: dict[str, int] = {}
         for name, parameter in self.named_parameters():
             part = name.split(".")[0]
@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 def initialise_normal(model: nn.Module) -> None:
-    """Every matrix from a normal distribution of deviation 0.02, the biases of linear maps zero; norms stay as they are."""
+    """Every matrix from a normal distribution with standard deviation 0.02, biases of linear maps zero, norms unchanged."""
     for parameter in model.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=STD)

@@ -1,7 +1,7 @@
-"""Named sizes: every row of the paper's Table 3, `big` and `tiny` (SPEC 10), and the sizes of other kinds of model.
+"""Presets, models of named sizes: every row of the paper's Table 3, `tiny`, and sizes of the other kinds of model.
 
-Every preset is whole, so that naming one replaces the shape a recipe has. Model settings and training settings are
-kept apart, because a row such as "label smoothing 0.2" is about training alone.
+A preset has every setting of a shape, so that naming one replaces the shape of a recipe. Model settings and training
+settings are separate, because a row such as "label smoothing 0.2" is about training only.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from heedful.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class Preset:
-    """One named size: settings of the model, settings of its training, and where it comes from."""
+    """A model of a named size: its settings, those of its training, and where it comes from."""
 
     about: str
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     parameters: float | None = None  # in millions, as published and with the published vocabulary or classes
-    kind: str = "seq2seq"  # which model it is a size of, a key of `models.KINDS`
+    kind: str = "seq2seq"  # of model, a key of `MODEL_KINDS`
 
 
 SHAPE = {"layers": 6, "decoder_layers": None, "d_model": 512, "d_ff": 2048, "heads": 8, "d_k": None, "d_v": None}
@@ -32,12 +32,12 @@ PAPER_TRAINING = {
 
 
 def _row(about: str, parameters: float | None = None, training: dict[str, Any] | None = None, **model: Any) -> Preset:
-    """A row of Table 3: base, but for what is named."""
+    """A row of Table 3: base, except for what is given."""
     return Preset(f"Table 3 {about}", {**PAPER_MODEL, **model}, {**PAPER_TRAINING, **(training or {})}, parameters)
 
 
 def _tiny(about: str, training: dict[str, Any] | None = None, **model: Any) -> Preset:
-    """The same change as a row of Table 3 makes to base, made to tiny; all else is the recipe's."""
+    """A row of Table 3 at the scale of tiny: what the row changes in base, changed in tiny. All else is up to the recipe."""
     return Preset(f"Table 3 {about}, at the scale of tiny", {**TINY, **model}, training or {})
 
 
@@ -102,8 +102,8 @@ PRESETS: dict[str, Preset] = {
     "tiny-d-smoothing-0.2": _tiny("(D): label smoothing 0.2", {"label_smoothing": 0.2}),
     "tiny-e-learned": _tiny("(E): learned positions", positions="learned"),
     "tiny-big": _tiny("big: twice as wide, twice the heads", d_model=256, d_ff=512, heads=8, dropout=0.3),
-    "recurrent": Preset("a GRU that reads both ways, with additive attention", RECURRENT, kind="recurrent"),
-    # ReLU: on a CPU the tanh of GPT-2's activation would cost a sixth of a step of this size.
+    "recurrent": Preset("a bidirectional GRU with additive attention", RECURRENT, kind="recurrent"),
+    # ReLU, because on a CPU the tanh in GPT-2's activation takes a sixth of a training step at this size.
     "gpt-mini": _gpt("a GPT for a small text and an ordinary computer", None, 4, 128, 4, context=128, activation="relu"),
     "gpt2": _gpt("GPT-2 small", 124.4, 12, 768, 12),
     "gpt2-medium": _gpt("GPT-2 medium", 354.8, 24, 1024, 16),

@@ -1,4 +1,4 @@
-"""The recurrent encoder–decoder that the paper's model replaced (SPEC 1), to be trained and used in its place.
+"""The recurrent encoder–decoder that the Transformer replaced, a baseline that trains and decodes like it.
 
 Shapes: B batch, L source length, T target length, D d_model, N layers.
 """
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.pairs import EmbeddingStart, PairModel, Tie, check_tie, pair_matrices
+from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.nn.attention.base import AttentionWeights
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.recurrent import Cell, RecurrentDecoder, RecurrentEncoder, RecurrentState, Score
+from heedful.nn.trace import Part, Trace
 from heedful.settings import Layers, Share, Vocabulary, Width, check_fields, setting
 
 
@@ -29,7 +31,7 @@ class RecurrentConfig:
     )
     layers: Layers = setting(1, "of the encoder, and of the decoder")
     d_model: Width = setting(256, "width of embeddings and states")
-    bidirectional: bool = setting(True, "the encoder: half of d_model reads from the left, half from the right")
+    bidirectional: bool = setting(True, "the encoder: half of d_model runs left to right, half right to left")
     dropout: Share = setting(0.1, "after embeddings and states")
     tie: Tie = setting("none", "which embeddings share a matrix with the output: `all`, `target` or `none`")
     embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (uniform), or `normal`, larger")
@@ -41,14 +43,14 @@ class RecurrentConfig:
         check_tie(self)
 
 
-class Recurrent(PairModel):
-    """A recurrent encoder that reads the source and a recurrent decoder that writes the target; used like `Seq2Seq`."""
+class Recurrent(EncoderDecoder):
+    """A recurrent encoder and a recurrent decoder; used like `Seq2Seq`."""
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = c = config
-        source, target, output = pair_matrices(c)
-        # Reading one token after the other tells the position by itself.
+        source, target, output = embedding_matrices(c)
+        # No positions: the cells process the tokens in order.
         self.source_embedding = TokenEmbedding(source, None, c.dropout)
         self.target_embedding = TokenEmbedding(target, None, c.dropout)
         self.encoder = RecurrentEncoder(c.cell, c.d_model, c.layers, c.bidirectional)
@@ -57,15 +59,17 @@ class Recurrent(PairModel):
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(B, L) tokens → encoder states (B, L, D) and the final state of every layer (N, B, D).
+        """Tokens (B, L) → encoder states (B, L, D) and the final state of every layer (N, B, D).
 
-        Padding stands on the right, and every source has at least one token, its end.
+        Padding is on the right, and every source has at least one token, its end.
         """
-        return self.encoder(self.source_embedding(source), source_mask)
+        states, finals = self.encoder(self.source_embedding(source), source_mask)
+        return states, finals
 
     def decode(self, target: Tensor, state: RecurrentState) -> Tensor:
-        """(B, T) tokens, shifted right → states (B, T, D) that predict the next token of each position."""
-        return self.decoder(self.target_embedding(target), state)
+        """Tokens (B, T), shifted right → states (B, T, D), from which the token after each is predicted."""
+        states: Tensor = self.decoder(self.target_embedding(target), state)
+        return states
 
     def states(
         self,
@@ -74,17 +78,30 @@ class Recurrent(PairModel):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """The states (B, T, D) for a source and the target before it.
-
-        `target_mask` changes nothing: padding stands on the right, where no real position has read it yet.
-        """
+        """See `EncoderDecoder.states`. `target_mask` has no effect: padding is on the right, after all real positions."""
         return self.decode(target, self.start(source, source_mask))
 
+    @torch.no_grad()
+    def trace(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Trace:
+        """See `EncoderDecoder.trace`; "cross" is the only attention. Hidden states of the decoder: see `RecurrentDecoder`."""
+        mask = None if source_mask is None else source_mask.bool()
+        memory, finals, encoder = self.encoder(self.source_embedding(source), mask, return_layers=True)
+        state = self.decoder.start(memory, finals, mask)
+        states, decoder = self.decoder(self.target_embedding(target), state, return_layers=True)
+        attention: dict[Part, list[AttentionWeights]] = {"cross": decoder.cross_attention} if decoder.cross_attention else {}
+        return Trace(states, attention, {"encoder": encoder.hidden, "decoder": decoder.hidden})
+
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> RecurrentState:
-        """Encode once, ready for `step`."""
+        """Encode the source once; the state that `step` continues."""
         mask = None if source_mask is None else source_mask.bool()
         return self.decoder.start(*self.encode(source, mask), mask)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        """The newest tokens (B, n) → logits (B, target_vocab) of what follows; `state` grows by n positions."""
+        """The newest tokens (B, n) → logits (B, target_vocab) of the next token; `state` advances by n positions."""
         return self.project(self.decode(tokens, state)[:, -1])

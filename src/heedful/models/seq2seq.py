@@ -1,4 +1,4 @@
-"""The encoder–decoder of the paper (SPEC 8, 9), its settings, and `make_model`.
+"""The Transformer of the paper (Section 3, Figure 1), its settings, and `make_model`.
 
 Shapes: B batch, L source length, T target length, D d_model.
 """
@@ -12,14 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads
-from heedful.models.pairs import EmbeddingStart, PairModel, Tie, check_tie, pair_matrices
-from heedful.nn.attention import MultiHeadAttention
+from heedful.models.checks import check_heads, check_rotary
+from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.nn.cache import LayerCache
+from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
 from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.encoder import Encoder, EncoderLayer
 from heedful.nn.feedforward import Activation, FeedForward
-from heedful.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, LayerCache, LayerMix
-from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
+from heedful.nn.multihead import MultiHeadAttention
+from heedful.nn.positions import AttentionPositions, PositionKind, absolute_positions, attention_positions
 from heedful.nn.residual import Norm, Residual
+from heedful.nn.trace import Trace
 from heedful.settings import Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
 Reads = Literal["last", "layerwise", "mix"]
@@ -54,8 +57,7 @@ class Seq2SeqConfig:
         check_fields(self)
         if self.d_k is None or self.d_v is None:
             check_heads(self.d_model, self.heads)
-        if self.positions == "rotary" and self.key_width % 2:
-            raise UsageError(f"rotary positions turn pairs of features: d_k {self.key_width} must be even")
+        check_rotary(self.positions, self.key_width)
         check_tie(self)
         if self.reads == "layerwise" and self.depth != self.layers:
             raise UsageError(f"reads=layerwise needs as many decoder layers ({self.depth}) as layers ({self.layers})")
@@ -72,11 +74,11 @@ class Seq2SeqConfig:
 
 
 class DecodingState:
-    """What decoding carries from step to step: the encoder's output and every layer's keys and values."""
+    """What decoding carries from step to step: the encoder's output, and the keys and values of every decoder layer."""
 
     def __init__(self, memories: list[Tensor], memory_mask: Tensor | None) -> None:
-        self.memories = memories
-        self.memory_mask = memory_mask
+        self.memories = memories  # one (B, L, D) per decoder layer
+        self.memory_mask = memory_mask  # (B, L)
         self.caches = [LayerCache() for _ in memories]
 
     @property
@@ -91,28 +93,30 @@ class DecodingState:
             if sources:
                 cache.source.select(rows)
         if sources:
-            shared = {id(memory): memory for memory in self.memories}
-            kept = {key: memory.index_select(0, rows) for key, memory in shared.items()}
-            self.memories = [kept[id(memory)] for memory in self.memories]
+            distinct = {id(memory): memory for memory in self.memories}  # layers that read the same memory share it
+            selected = {key: memory.index_select(0, rows) for key, memory in distinct.items()}
+            self.memories = [selected[id(memory)] for memory in self.memories]
             if self.memory_mask is not None:
                 self.memory_mask = self.memory_mask.index_select(0, rows)
 
 
-class Seq2Seq(PairModel):
-    """An encoder that reads the source and a decoder that writes the target, one token after the other."""
+class Seq2Seq(EncoderDecoder):
+    """The encoder–decoder Transformer."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = c = config
 
-        def attend(in_self: bool) -> MultiHeadAttention:
-            positions = attention_positions(c.positions, c.heads, c.key_width, c.max_distance) if in_self else None
+        def attention(positions: AttentionPositions | None = None) -> MultiHeadAttention:
             return MultiHeadAttention(c.d_model, c.heads, c.d_k, c.d_v, c.attention_dropout, positions)
 
-        def feed() -> FeedForward:
+        def self_attention() -> MultiHeadAttention:
+            return attention(attention_positions(c.positions, c.heads, c.key_width, c.max_distance))
+
+        def feed_forward() -> FeedForward:
             return FeedForward(c.d_model, c.d_ff, c.activation)
 
-        def wrap() -> Residual:
+        def residual() -> Residual:
             return Residual(c.d_model, c.dropout, c.norm)
 
         def final_norm() -> nn.LayerNorm | None:
@@ -122,20 +126,30 @@ class Seq2Seq(PairModel):
             positions = absolute_positions(c.positions, c.d_model, c.max_positions)
             return TokenEmbedding(weight, positions, c.dropout, scale=None if c.scale_embedding else 1.0)
 
-        source, target, output = pair_matrices(c)
+        def encoder_layer() -> EncoderLayer:
+            return EncoderLayer(self_attention(), feed_forward(), residual)
+
+        def decoder_layer() -> DecoderLayer:
+            return DecoderLayer(self_attention(), attention(), feed_forward(), residual)
+
+        source, target, output = embedding_matrices(c)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
-        self.encoder = Encoder([EncoderLayer(attend(True), feed(), wrap) for _ in range(c.layers)], final_norm())
-        self.decoder = Decoder([DecoderLayer(attend(True), attend(False), feed(), wrap) for _ in range(c.depth)], final_norm())
+        self.encoder = Encoder([encoder_layer() for _ in range(c.layers)], final_norm())
+        self.decoder = Decoder([decoder_layer() for _ in range(c.depth)], final_norm())
         self.mixes = nn.ModuleList(LayerMix(c.layers) for _ in range(c.depth if c.reads == "mix" else 0))
         self.output_weight = output  # (target_vocab, D)
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> list[Tensor]:
-        """(B, L) tokens → what each decoder layer reads, (B, L, D) each."""
+        """Tokens (B, L) → the memory (B, L, D) that each decoder layer attends to."""
         x = self.source_embedding(source)
+        only_last = self.config.reads == "last"
+        return self.memories([self.encoder(x, source_mask)] if only_last else self.encoder.all_layers(x, source_mask))
+
+    def memories(self, layers: list[Tensor]) -> list[Tensor]:
+        """Normalised outputs (B, L, D) of the encoder layers → the memory (B, L, D) of each decoder layer."""
         if self.config.reads == "last":
-            return [self.encoder(x, source_mask)] * self.config.depth
-        layers = self.encoder.all_layers(x, source_mask)
+            return [layers[-1]] * self.config.depth
         return layers if self.config.reads == "layerwise" else [mix(layers) for mix in self.mixes]
 
     def decode(
@@ -145,8 +159,9 @@ class Seq2Seq(PairModel):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T) tokens, shifted right → states (B, T, D) that predict the next token of each position."""
-        return self.decoder(self.target_embedding(target), memories, target_mask, source_mask)
+        """Tokens (B, T), shifted right → states (B, T, D), from which the token after each is predicted."""
+        states: Tensor = self.decoder(self.target_embedding(target), memories, target_mask, source_mask)
+        return states
 
     def states(
         self,
@@ -155,15 +170,34 @@ class Seq2Seq(PairModel):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """The decoder's last states (B, T, D) for a source and the target before it."""
+        """See `EncoderDecoder.states`."""
         return self.decode(target, self.encode(source, source_mask), source_mask, target_mask)
 
+    @torch.no_grad()
+    def trace(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Trace:
+        """See `EncoderDecoder.trace`; the attentions are "encoder", "decoder" and "cross"."""
+        _, encoder = self.encoder(self.source_embedding(source), source_mask, return_layers=True)
+        memories = self.memories([self.encoder.norm(hidden) for hidden in encoder.hidden[1:]])
+        x = self.target_embedding(target)
+        states, decoder = self.decoder(x, memories, target_mask, source_mask, return_layers=True)
+        return Trace(
+            states,
+            {"encoder": encoder.self_attention, "decoder": decoder.self_attention, "cross": decoder.cross_attention},
+            {"encoder": encoder.hidden, "decoder": decoder.hidden},
+        )
+
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecodingState:
-        """Encode once, ready for `step`."""
+        """Encode the source once; the state that `step` continues."""
         return DecodingState(self.encode(source, source_mask), source_mask)
 
     def step(self, tokens: Tensor, state: DecodingState) -> Tensor:
-        """The newest tokens (B, n) → logits (B, target_vocab) of what follows; `state` grows by n positions."""
+        """The newest tokens (B, n) → logits (B, target_vocab) of the next token; `state` advances by n positions."""
         x = self.target_embedding(tokens, state.length)
         states = self.decoder(x, state.memories, None, state.memory_mask, state.caches)
         return self.project(states[:, -1])

@@ -1,4 +1,4 @@
-"""The Vision Transformer (SPEC 17): an image as a sequence of patches, read by an encoder.
+"""The Vision Transformer (Dosovitskiy et al., 2020): an encoder over the patches of an image.
 
 Shapes: B batch, C channels, H and W height and width, P patch side, N patches, D d_model.
 """
@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from heedful.errors import UsageError
 from heedful.models.checks import check_heads
 from heedful.models.model import Model, initialise_normal
+from heedful.nn.dropout import Dropout
+from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import Activation
-from heedful.nn.layers import build_encoder
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
-from heedful.nn.residual import Dropout
+from heedful.nn.trace import Trace
 from heedful.settings import Epsilon, Layers, Share, Width, check_fields, setting
 
 Pixels = Annotated[int, Interval(ge=1, le=16_384)]
@@ -29,7 +30,7 @@ class ViTConfig:
     """Every setting of a Vision Transformer; the defaults are ViT-base with patches of 16."""
 
     classes: Annotated[int, Interval(ge=1, le=10**7)]
-    image_size: Pixels = setting(224, "side of the square the positions are learned for; other sizes are read too")
+    image_size: Pixels = setting(224, "side of the square that positions are learned for; for other sizes they are interpolated")
     channels: Annotated[int, Interval(ge=1, le=1024)] = setting(3, "3 is colour, 1 is grey")
     patch: Pixels = setting(16, "side of a patch in pixels")
     layers: Layers = setting(12, "encoder layers")
@@ -57,18 +58,19 @@ class ViTConfig:
 def cut_patches(images: Tensor, patch: int) -> Tensor:
     """Images (B, C, H, W) → their patches, row by row, each flattened: (B, N, C·P·P)."""
     rows = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))  # (B, C, H/P, P, W/P, P)
-    return rows.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    patches: Tensor = rows.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    return patches
 
 
 class PatchEmbedding(nn.Module):
-    """Dropout([CLS; patches W + b] + position): a linear map of every patch, which is a convolution of stride P."""
+    """Dropout([CLS; patches W + b] + position). The linear map of patches is a convolution of kernel size and stride P."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         self.patch, self.grid, self.channels = config.patch, config.grid, config.channels
         self.project = nn.Linear(config.channels * config.patch**2, config.d_model)
         self.cls = nn.Parameter(torch.empty(1, config.d_model))
-        self.positions = nn.Parameter(torch.empty(1 + config.grid**2, config.d_model))  # of [CLS], then of every patch
+        self.positions = nn.Parameter(torch.empty(1 + config.grid**2, config.d_model))  # [CLS], then the patches
         self.dropout = Dropout(config.dropout)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -83,10 +85,11 @@ class PatchEmbedding(nn.Module):
             )
         x = self.project(cut_patches(images, self.patch))
         x = torch.cat([self.cls.expand(x.size(0), -1, -1), x], dim=1)
-        return self.dropout(x + self.positions_for(height // self.patch, width // self.patch))
+        embedded: Tensor = self.dropout(x + self.positions_for(height // self.patch, width // self.patch))
+        return embedded
 
     def positions_for(self, rows: int, columns: int) -> Tensor:
-        """(1 + rows·columns, D): as learned, or for another grid interpolated between the learned ones."""
+        """(1 + rows·columns, D): the learned positions, interpolated for a grid of another size."""
         if rows == columns == self.grid:
             return self.positions
         square = self.positions[1:].T.unflatten(1, (self.grid, self.grid))[None]  # (1, D, grid, grid)
@@ -95,7 +98,7 @@ class PatchEmbedding(nn.Module):
 
 
 class ViT(Model):
-    """A pre-norm encoder over the patches of an image, and a score for every class."""
+    """A pre-norm encoder over the patches of an image, and a linear classifier."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -119,17 +122,31 @@ class ViT(Model):
 
     def states(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → states (B, 1 + N, D) of [CLS] and every patch, row by row."""
-        return self.encoder(self.embedding(images))
+        states: Tensor = self.encoder(self.embedding(images))
+        return states
+
+    @torch.no_grad()
+    def trace(self, images: Tensor) -> Trace:
+        """The same as `states`, with the attention weights ("encoder") and hidden states of every layer.
+
+        With pooling="attention", the attention "pooling" has the weights (B, H, classes, N) of the learned queries.
+        """
+        states, layers = self.encoder(self.embedding(images), return_layers=True)
+        trace = Trace(states, {"encoder": layers.self_attention}, {"encoder": layers.hidden})
+        if self.config.pooling == "attention":
+            trace.attention["pooling"] = [self.pooling(states[:, 1:], return_weights=True)[1]]
+        return trace
 
     def pooled(self, states: Tensor) -> Tensor:
-        """States (B, 1 + N, D) → one vector an image (B, D), or with pooling="attention" one a class (B, classes, D).
+        """States (B, 1 + N, D) → one vector per image (B, D); with pooling="attention", one per class (B, classes, D).
 
-        The mean and the queries take the patches alone.
+        The mean and the queries leave [CLS] out.
         """
         if self.config.pooling == "mean":
             return mean_pooling(states[:, 1:])
         if self.config.pooling == "attention":
-            return self.pooling(states[:, 1:])
+            found: Tensor = self.pooling(states[:, 1:])
+            return found
         return first_token(states)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A model's weights by name, each shared matrix once."""
+"""The weights of a model by name, as they are saved and loaded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from heedful.errors import HeedfulError
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Name → tensor of every parameter; a matrix that several parts share stands under its first name only."""
+    """Name → tensor of every parameter; a matrix that several parts share is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
-    """Copy weights into a model; a list of every difference when they are not this model's."""
+    """Copy weights into a model; the error lists every difference when they do not fit. `origin` names their file."""
     own = named_weights(model)
     wrong = [f"missing {name}" for name in own if name not in weights]
     wrong += [f"unknown {name}" for name in weights if name not in own]
@@ -33,8 +33,11 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -
 
 
 def take_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str, new: tuple[str, ...]) -> None:
-    """Copy pre-trained weights into a model whose head may be another: parts whose names begin with `new` stay fresh
-    where the weights have none that fit, or nothing but zeros for a part that never was; all else must be there."""
+    """Copy pre-trained weights into a model that may have another head.
+
+    A parameter whose name starts with one of `new` keeps its fresh values if the file has none that fits, or only zeros, as
+    for a part that was never trained. Every other parameter must be in the file.
+    """
     own = named_weights(model)
     fitting = {
         name: tensor

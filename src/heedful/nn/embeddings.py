@@ -1,4 +1,4 @@
-"""Tokens to vectors: embedding × √D, plus the position, then dropout (SPEC 8); with segments and LayerNorm for BERT (SPEC 14)."""
+"""Token embeddings (Section 3.4) with their positions; for BERT, also segments and a LayerNorm."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 from torch import Tensor, nn
 
+from heedful.nn.dropout import Dropout
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
-from heedful.nn.residual import Dropout
 
 
 class TokenEmbedding(nn.Module):
-    """Dropout(Norm(E[token] · scale + position + S[segment])); the matrix may be shared with other parts of a model.
+    """Dropout(LayerNorm(scale · E[token] + position + S[segment])), with scale √D by default.
 
-    The scale is √D unless given; segments and the norm are left out unless given.
+    Segments and LayerNorm are BERT's and left out by default. The matrix E may be shared with other parts of a model.
     """
 
     def __init__(
@@ -34,15 +34,16 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(weight.size(1)) if scale is None else scale
 
     def forward(self, tokens: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
-        """Tokens (B, L), and the segment of each (B, L) → (B, L, D); the first token stands at position `start`.
+        """Tokens (B, L) at the positions from `start` on, and the segment of each (B, L) → (B, L, D).
 
-        Without `segments` every token is of segment 0.
+        Without `segments`, every token belongs to segment 0.
         """
-        x = nn.functional.embedding(tokens, self.weight)
+        x = nn.functional.embedding(tokens, self.weight)  # (B, L, D)
         if self.scale != 1.0:
             x = x * self.scale
         if self.positions is not None:
             x = x + self.positions(tokens.size(1), start).to(x.dtype)
         if self.segments is not None:
             x = x + (self.segments[0] if segments is None else nn.functional.embedding(segments, self.segments))
-        return self.dropout(self.norm(x))
+        embedded: Tensor = self.dropout(self.norm(x))
+        return embedded

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network (SPEC 6)."""
+"""The position-wise feed-forward network (Section 3.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU in its tanh approximation, with which GPT-2 was trained (Hugging Face: gelu_new)."""
+    """The tanh approximation of GELU that GPT-2 was trained with (`gelu_new` in Hugging Face Transformers)."""
     return F.gelu(x, approximate="tanh")
 
 
@@ -24,12 +24,12 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position; other activations as options."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, Equation 2, the same at every position; other activations are options."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu") -> None:
         super().__init__()
-        self.project_in = nn.Linear(d_model, d_ff)
-        self.project_out = nn.Linear(d_ff, d_model)
+        self.project_in = nn.Linear(d_model, d_ff)  # W_1, b_1
+        self.project_out = nn.Linear(d_ff, d_model)  # W_2, b_2
         self.activation = ACTIVATIONS[activation]
         for linear in (self.project_in, self.project_out):
             nn.init.xavier_uniform_(linear.weight)
@@ -37,4 +37,5 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, D)"""
-        return self.project_out(self.activation(self.project_in(x)))
+        output: Tensor = self.project_out(self.activation(self.project_in(x)))
+        return output

@@ -1,11 +1,12 @@
-"""Where a token stands (SPEC 5): added to the embeddings, or part of the attention itself.
+"""Positions (Section 3.5): added to the embeddings, or part of the attention itself.
 
-Shapes: B batch, H heads, L length, D d_model, K d_k.
+Shapes: B batch, H heads, L length (Lq queries, Lk keys), D d_model, K d_k.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 
 class SinusoidalPositions(nn.Module):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)), for any length."""
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)), of any length."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -23,22 +24,22 @@ class SinusoidalPositions(nn.Module):
 
     def compute(self, start: int, end: int) -> Tensor:
         """Encodings of the positions start … end − 1: (end − start, D)."""
-        # In double precision: a rate's rounding error is multiplied by the position.
+        # In double precision, because the rounding error of a frequency is multiplied by the position.
         position = torch.arange(start, end, dtype=torch.float64)[:, None]
         even = torch.arange(0, self.d_model, 2, dtype=torch.float64)
-        angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # in log space
-        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+        angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # pos / 10000^(2i/D), (L, D/2)
+        table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (L, D)
         return table[:, : self.d_model].float()  # an odd D drops the last cosine
 
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """(length, D), for the positions from `start` on."""
-        if start + length > self.table.size(0):  # grown, so that no input falls off its end
+        """Encodings (length, D) of the positions from `start` on."""
+        if start + length > self.table.size(0):  # the table grows with the longest input
             self.table = self.compute(0, 2 * (start + length)).to(self.table)
         return self.table[start : start + length]
 
 
 class LearnedPositions(nn.Module):
-    """One learned vector a position (Table 3 (E)); what lies beyond the last one shares it."""
+    """One learned vector per position (Table 3, row E); positions beyond the last vector share it."""
 
     def __init__(self, d_model: int, max_positions: int) -> None:
         super().__init__()
@@ -46,49 +47,74 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """(length, D), for the positions from `start` on."""
+        """Vectors (length, D) of the positions from `start` on."""
         index = torch.arange(start, start + length, device=self.table.device)
         return self.table[index.clamp(max=self.table.size(0) - 1)]
 
 
-class AttentionPositions(nn.Module):
-    """Positions that change the attention operation; the base class changes nothing."""
+class RotaryPositions(nn.Module):
+    """Rotary positions (Su et al., 2021): feature pair i of a query or key at position t is rotated by t · 10000^(−2i/K).
+
+    The product of a rotated query and a rotated key then depends on their distance only.
+    """
+
+    def __init__(self, d_k: int) -> None:
+        super().__init__()
+        self.frequencies: Tensor
+        even = torch.arange(0, d_k, 2, dtype=torch.float32)
+        self.register_buffer("frequencies", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)  # (K/2,)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Turn queries or keys (B, H, L, K) whose first position is `start`."""
-        return x
-
-    def bias(self, query: Tensor, keys: int, start: int) -> Tensor | None:
-        """What to add to the scores: broadcasts to (B, H, Lq, keys). The first query stands at `start`."""
-        return None
-
-
-def distances(queries: int, keys: int, start: int, device: torch.device) -> Tensor:
-    """(Lq, Lk): how far behind its query a key stands; negative when ahead."""
-    query_at = torch.arange(start, start + queries, device=device)
-    return query_at[:, None] - torch.arange(keys, device=device)[None, :]
+        """Rotate queries or keys (B, H, L, K) at the positions start … start + L − 1."""
+        at = torch.arange(start, start + x.size(2), device=x.device, dtype=torch.float32)
+        angle = at[:, None] * self.frequencies  # (L, K/2)
+        # A pair of features as one complex number is rotated by a product with e^(i · angle).
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
+        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
 
 
-class LinearBias(AttentionPositions):
-    """score − slope_h · distance, slopes 2^(−8/H), 2^(−16/H) … one a head (ALiBi).
+class PositionBias(nn.Module):
+    """A bias on the attention scores that depends on the positions of query and key."""
 
-    A key ahead counts as half as far again as one behind: with equal sides an encoder could not tell a sentence from its
-    reverse. A causal decoder never looks ahead.
+    @abstractmethod
+    def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
+        """The bias for given positions, for attention kinds that compute only some of the scores.
+
+        query (B, H, …, Lq, K); the positions query_at and key_at broadcast to (…, Lq, Lk). The result broadcasts to
+        (B, H, …, Lq, Lk).
+        """
+
+    def dense_bias(self, query: Tensor, keys: int, start: int) -> Tensor:
+        """The bias of every key for every query: broadcasts to (B, H, Lq, keys).
+
+        Queries have the positions start … start + Lq − 1, keys 0 … keys − 1.
+        """
+        query_at = torch.arange(start, start + query.size(-2), device=query.device)
+        key_at = torch.arange(keys, device=query.device)
+        return self.bias(query, query_at[:, None], key_at[None, :])
+
+
+class LinearBias(PositionBias):
+    """ALiBi (Press et al., 2021): score − slope_h · distance, with the slopes 2^(−8/H), 2^(−16/H), …, one per head.
+
+    Keys after the query count 1.5 times their distance: with a symmetric bias, an encoder could not tell a sentence from
+    its reverse. In a causal decoder there are no such keys.
     """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.slopes: Tensor
-        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads), persistent=False)
+        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads), persistent=False)  # (H,)
 
-    def bias(self, query: Tensor, keys: int, start: int) -> Tensor:
-        behind = distances(query.size(2), keys, start, query.device).to(query.dtype)
-        away = torch.where(behind < 0, -1.5 * behind, behind)
-        return (-self.slopes.to(query.dtype)[:, None, None] * away)[None]  # (1, H, Lq, Lk)
+    def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
+        behind = (query_at - key_at).to(query.dtype)  # (…, Lq, Lk)
+        distance = torch.where(behind < 0, -1.5 * behind, behind)
+        slopes = self.slopes.to(query.dtype).view(-1, *[1] * distance.dim())
+        return (-slopes * distance)[None]  # (1, H, …, Lq, Lk)
 
 
-class RelativePositions(AttentionPositions):
-    """q·(k + a_d) / √K with one learned vector a_d a distance d, clipped to ±max_distance."""
+class RelativePositions(PositionBias):
+    """Shaw et al. (2018): q·(k + a_d) / √K with one learned vector a_d per distance d, clipped to ±max_distance."""
 
     def __init__(self, d_k: int, max_distance: int) -> None:
         super().__init__()
@@ -96,42 +122,26 @@ class RelativePositions(AttentionPositions):
         self.table = nn.Parameter(torch.empty(2 * max_distance + 1, d_k))
         nn.init.xavier_uniform_(self.table)
 
-    def bias(self, query: Tensor, keys: int, start: int) -> Tensor:
-        away = distances(query.size(2), keys, start, query.device).clamp(-self.max_distance, self.max_distance)
-        by_distance = query @ self.table.T / math.sqrt(query.size(-1))  # (B, H, Lq, 2·max_distance + 1)
-        index = (away + self.max_distance).expand(*query.shape[:2], -1, -1)
-        return by_distance.gather(-1, index).to(query.dtype)
+    def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
+        distance = (query_at - key_at).clamp(-self.max_distance, self.max_distance)  # (…, Lq, Lk)
+        by_distance = query @ self.table.T / math.sqrt(query.size(-1))  # (B, H, …, Lq, 2 · max_distance + 1)
+        index = (distance + self.max_distance).expand(*query.shape[:2], *distance.shape)
+        return by_distance.gather(-1, index).to(query.dtype)  # (B, H, …, Lq, Lk)
 
 
-class RotaryPositions(AttentionPositions):
-    """Pairs of features are turned by an angle proportional to the position, so q·k depends on the distance alone."""
-
-    def __init__(self, d_k: int) -> None:
-        super().__init__()
-        self.rates: Tensor
-        even = torch.arange(0, d_k, 2, dtype=torch.float32)
-        self.register_buffer("rates", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)
-
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        at = torch.arange(start, start + x.size(2), device=x.device, dtype=torch.float32)
-        angle = at[:, None] * self.rates  # (L, K/2)
-        # A pair turns as a complex number does when it is multiplied by one of length 1.
-        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
-        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
-
-
+AttentionPositions = RotaryPositions | PositionBias
 PositionKind = Literal["sinusoidal", "learned", "linear-bias", "relative", "rotary", "none"]
 
 
 def absolute_positions(kind: PositionKind, d_model: int, max_positions: int) -> SinusoidalPositions | LearnedPositions | None:
-    """What is added to the embeddings, or None when positions are elsewhere."""
+    """Positions to add to the embeddings, or None for a kind that has none there."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)
     return LearnedPositions(d_model, max_positions) if kind == "learned" else None
 
 
 def attention_positions(kind: PositionKind, heads: int, d_k: int, max_distance: int) -> AttentionPositions | None:
-    """What a self-attention does about positions, or None when they are in the embeddings."""
+    """Positions inside a self-attention, or None for a kind that has none there."""
     if kind == "linear-bias":
         return LinearBias(heads)
     if kind == "relative":

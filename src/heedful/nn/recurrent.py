@@ -1,6 +1,6 @@
-"""What came before the Transformer: a recurrent encoder, and a recurrent decoder with and without attention (SPEC 1).
+"""The recurrent encoder–decoder that the Transformer replaced, with and without attention.
 
-Shapes: B batch, L source length, T target length, D d_model, N layers. Masks are boolean; True may be read.
+Shapes: B batch, L source length, T target length, D d_model, N layers. Masks are boolean; True marks real tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.residual import Dropout
+from heedful.nn.attention.base import AttentionWeights
+from heedful.nn.dropout import Dropout
+from heedful.nn.trace import LayerOutputs
 
 Cell = Literal["gru", "lstm"]
 Score = Literal["none", "dot", "scaled-dot", "bilinear", "additive"]  # none: no attention at all
@@ -19,15 +21,15 @@ CELLS: dict[Cell, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LST
 
 
 def matrix(width_in: int, width_out: int, parts: int = 1) -> nn.Linear:
-    """A linear map without bias, Xavier uniform; when it holds several maps, each as a matrix of its own."""
+    """A linear map without bias, Xavier uniform; a stack of several matrices is initialised matrix by matrix."""
     linear = nn.Linear(width_in, width_out, bias=False)
     for part in linear.weight.chunk(parts):
         nn.init.xavier_uniform_(part)
     return linear
 
 
-def recurrence(cell: Cell, width_in: int, width_out: int, layers: int = 1) -> nn.GRU | nn.LSTM:
-    """Cells that read (B, L, width_in) from left to right and give (B, L, width_out).
+def build_cells(cell: Cell, width_in: int, width_out: int, layers: int = 1) -> nn.GRU | nn.LSTM:
+    """Left-to-right recurrent layers, (B, L, width_in) → (B, L, width_out).
 
     Xavier uniform on the matrices of every gate, biases zero.
     """
@@ -41,58 +43,65 @@ def recurrence(cell: Cell, width_in: int, width_out: int, layers: int = 1) -> nn
     return cells
 
 
-def read(cells: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Run cells over x (B, L, D) from a state, zero when none is given: their outputs, and their state afterwards.
+def run_cells(cells: nn.Module, x: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Run recurrent layers over x (B, L, D) from a state, or from zeros; returns their outputs and their final state.
 
-    A state has one part s (N, B, D) with GRU cells, and with LSTM cells their memory c as well.
+    A state is (s,) for GRU cells and (s, c) for LSTM cells, each (N, B, D).
     """
-    # Never in bf16: its rounding would add up from step to step, and not every CPU can run an LSTM in it.
-    exact = next(cells.parameters()).dtype
-    before = None if state is None else tuple(part.to(exact) for part in state)
+    # Never in bf16: rounding errors would accumulate over the steps, and not every CPU has a bf16 LSTM.
+    dtype = next(cells.parameters()).dtype
+    initial = None if state is None else tuple(part.to(dtype) for part in state)
     with torch.autocast(x.device.type, enabled=False):
         if isinstance(cells, nn.LSTM):
-            outputs, after = cells(x.to(exact), before)
-            return outputs, after
-        outputs, s = cells(x.to(exact), None if before is None else before[0])
+            outputs, final = cells(x.to(dtype), initial)
+            return outputs, final
+        outputs, s = cells(x.to(dtype), None if initial is None else initial[0])
         return outputs, (s,)
 
 
 class RecurrentEncoder(nn.Module):
-    """N layers that read from left to right or, bidirectional, half of the width each way: h_j = [→h_j ; ←h_j]."""
+    """N recurrent layers. Bidirectional, each direction has half the width: h_j = [→h_j ; ←h_j]."""
 
     def __init__(self, cell: Cell, d_model: int, layers: int, bidirectional: bool) -> None:
         super().__init__()
         width = d_model // 2 if bidirectional else d_model
-        self.rightward = nn.ModuleList(recurrence(cell, d_model, width) for _ in range(layers))
-        self.leftward = nn.ModuleList(recurrence(cell, d_model, width) for _ in range(layers if bidirectional else 0))
+        self.rightward = nn.ModuleList(build_cells(cell, d_model, width) for _ in range(layers))
+        self.leftward = nn.ModuleList(build_cells(cell, d_model, width) for _ in range(layers if bidirectional else 0))
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """x (B, L, D), mask (B, L) with padding on the right → h of the last layer (B, L, D), and every layer's
-        final state (N, B, D): what each direction knows when it has read its last real token."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, return_layers: bool = False
+    ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, LayerOutputs]:
+        """x (B, L, D), mask (B, L) with padding on the right → states h of the last layer (B, L, D), and the final state of
+        every layer (N, B, D): that of each direction after its last real token.
+
+        When asked for, the hidden states of every layer are returned too.
+        """
         batch, length, _ = x.shape
-        begin = torch.arange(0, batch * length, length, device=x.device)  # of each sentence among the rows of (B·L, D)
+        begin = torch.arange(0, batch * length, length, device=x.device)  # first row of each sentence in (B·L, D)
         lengths = torch.full_like(begin, length) if mask is None else mask.sum(-1)
         last = begin + (lengths - 1).clamp(min=0)
-        # Each sentence turned round while its padding stays on the right: then the leftward cells, too, begin with a
+        # For the leftward cells each sentence is reversed while its padding stays on the right, so that they start with a
         # real token. On a CPU this is faster than packed sequences, by a sixth with GRU and by a third with LSTM.
-        place = torch.arange(length, device=x.device)
-        turned_place = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
-        turn = (begin[:, None] + turned_place).flatten()
+        index = torch.arange(length, device=x.device)
+        reversed_index = torch.where(index < lengths[:, None], lengths[:, None] - 1 - index, index)  # (B, L)
+        reverse = (begin[:, None] + reversed_index).flatten()  # (B·L,)
 
         def rows(states: Tensor, which: Tensor) -> Tensor:
             return states.flatten(0, 1).index_select(0, which)
 
-        finals = []
+        hidden, finals = [x], []
         for layer, rightward in enumerate(self.rightward):
-            states, _ = read(rightward, x)
+            states, _ = run_cells(rightward, x)
             final = rows(states, last)
             if self.leftward:
-                turned, _ = read(self.leftward[layer], rows(x, turn).view_as(x))
-                final = torch.cat([final, rows(turned, last)], dim=-1)
-                states = torch.cat([states, rows(turned, turn).view_as(turned)], dim=-1)
+                leftward, _ = run_cells(self.leftward[layer], rows(x, reverse).view_as(x))
+                final = torch.cat([final, rows(leftward, last)], dim=-1)
+                states = torch.cat([states, rows(leftward, reverse).view_as(leftward)], dim=-1)
             finals.append(final)
             x = states
-        return x, torch.stack(finals)
+            hidden.append(x)
+        result = x, torch.stack(finals)
+        return (*result, LayerOutputs(hidden)) if return_layers else result
 
 
 class RecurrentAttention(nn.Module):
@@ -108,37 +117,40 @@ class RecurrentAttention(nn.Module):
         self.project_key = matrix(d_model, d_model) if needs_key else nn.Identity()  # W, or W_2
         self.project_query = matrix(d_model, d_model) if needs_query else nn.Identity()  # W_1
         self.project_score = matrix(d_model, 1) if needs_query else None  # v
-        self.keep_weights = False
-        self.weights: Tensor | None = None
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """s (B, T, D) and the projected h (B, L, D) → e (B, T, L)."""
         query = self.project_query(query)
         if self.project_score is None:
             return query @ key.transpose(1, 2) / self.scale
-        # In place, because (B, T, L, D) is the largest tensor of the model and one of it is enough.
+        # tanh in place, because (B, T, L, D) is the largest tensor of the model.
         mixed = (query[:, :, None] + key[:, None]).tanh_()
-        return self.project_score(mixed).squeeze(-1)
+        scores: Tensor = self.project_score(mixed).squeeze(-1)
+        return scores
 
-    def forward(self, query: Tensor, memory: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Queries s (B, T, D), values h (B, L, D), keys `project_key(h)`, mask (B, L) → a (B, T, D)."""
-        scores = self.score(query, key)
+    def forward(
+        self, query: Tensor, memory: Tensor, key: Tensor, mask: Tensor | None = None, return_weights: bool = False
+    ) -> Tensor | tuple[Tensor, AttentionWeights]:
+        """Queries s (B, T, D), values h (B, L, D), keys `project_key(h)`, mask (B, L) → a (B, T, D).
+
+        When asked for, the weights and scores of this one head (B, 1, T, L) are returned too.
+        """
+        scores = self.score(query, key)  # (B, T, L)
         if mask is None:
             weights = scores.softmax(-1)
         else:
-            hidden = ~mask[:, None, :]
-            # The lowest number in place of −∞, and zeros afterwards: a row with nothing to read gives no NaN.
-            weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(hidden, 0.0)
-        if self.keep_weights:
-            self.weights = weights[:, None]  # (B, 1, T, L): one head
-        return weights @ memory
+            padding = ~mask[:, None, :]
+            # The lowest number instead of −∞, and zeros afterwards, so that a fully masked row gives zeros instead of NaN.
+            weights = scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(padding, 0.0)
+        context = weights @ memory
+        return (context, AttentionWeights(weights[:, None], scores[:, None])) if return_weights else context
 
 
 class RecurrentState:
-    """What decoding carries from step to step: the cells' states and, for attention, the source."""
+    """What decoding carries from step to step: the states of the cells and, for attention, the source."""
 
     def __init__(self, hidden: tuple[Tensor, ...], memory: Tensor | None, key: Tensor | None, mask: Tensor | None) -> None:
-        self.hidden = hidden  # s, and with LSTM cells their memory c: (N, B, D) each
+        self.hidden = hidden  # (s,) or (s, c), each (N, B, D)
         self.memory, self.key, self.mask = memory, key, mask  # (B, L, D), (B, L, D), (B, L)
         self.length = 0  # target positions already decoded
 
@@ -153,16 +165,16 @@ class RecurrentState:
 
 
 class RecurrentDecoder(nn.Module):
-    """N layers of cells give s_t. With attention ŝ_t = tanh(W_c [a_t ; s_t]); without, ŝ_t = s_t.
+    """N recurrent layers give s_t. With attention ŝ_t = tanh(W_c [a_t ; s_t]); without, ŝ_t = s_t.
 
-    No layer reads a_t or ŝ_t of the step before, so that attention runs over a whole target at once.
+    The cells do not get a_t or ŝ_t of the previous step, so that training attends from all target positions at once.
     """
 
     def __init__(self, cell: Cell, d_model: int, layers: int, attention: Score, dropout: float) -> None:
         super().__init__()
         parts = 2 if cell == "lstm" else 1
-        self.first = nn.ModuleList(matrix(d_model, parts * d_model, parts) for _ in range(layers))
-        self.cells = recurrence(cell, d_model, d_model, layers)
+        self.first = nn.ModuleList(matrix(d_model, parts * d_model, parts) for _ in range(layers))  # W_s, or W_s and W_m
+        self.cells = build_cells(cell, d_model, d_model, layers)
         self.cross_attention = None if attention == "none" else RecurrentAttention(d_model, attention)
         self.combine = None if attention == "none" else matrix(2 * d_model, d_model)  # W_c
         self.dropout = Dropout(dropout)
@@ -171,7 +183,8 @@ class RecurrentDecoder(nn.Module):
     def start(self, memory: Tensor, finals: Tensor, mask: Tensor | None = None) -> RecurrentState:
         """Encoder states (B, L, D), their final ones (N, B, D) and mask (B, L) → the state before the first token.
 
-        Layer by layer s_0 = tanh(W_s h_final), and c_0 = tanh(W_m h_final). Without attention the decoder gets no more.
+        In each layer s_0 = tanh(W_s h_final) and c_0 = tanh(W_m h_final). Without attention, this is all that the decoder
+        knows of the source.
         """
         first = torch.stack([linear(final) for linear, final in zip(self.first, finals, strict=True)]).tanh()
         hidden = tuple(part.contiguous() for part in first.chunk(self.parts, dim=-1))
@@ -179,11 +192,22 @@ class RecurrentDecoder(nn.Module):
             return RecurrentState(hidden, None, None, None)
         return RecurrentState(hidden, memory, self.cross_attention.project_key(memory), mask)
 
-    def forward(self, x: Tensor, state: RecurrentState) -> Tensor:
-        """The next n inputs (B, n, D) → ŝ (B, n, D); `state` moves on by n positions."""
-        states, state.hidden = read(self.cells, x, state.hidden)
+    def forward(self, x: Tensor, state: RecurrentState, return_layers: bool = False) -> Tensor | tuple[Tensor, LayerOutputs]:
+        """The next n inputs (B, n, D) → ŝ (B, n, D); `state` advances by n positions.
+
+        When asked for, the hidden states x, s and ŝ and the attention weights are returned too. The cells run as one
+        block, so there are no hidden states between their layers.
+        """
+        outputs = LayerOutputs([x])
+        states, state.hidden = run_cells(self.cells, x, state.hidden)
+        outputs.hidden.append(states)
         state.length += x.size(1)
         if self.cross_attention is not None and self.combine is not None:
-            context = self.cross_attention(states, state.memory, state.key, state.mask)
+            context = self.cross_attention(states, state.memory, state.key, state.mask, return_weights=return_layers)
+            if return_layers:
+                context, weights = context
+                outputs.cross_attention.append(weights)
             states = self.combine(torch.cat([context, states], dim=-1)).tanh()
-        return self.dropout(states)
+            outputs.hidden.append(states)
+        dropped: Tensor = self.dropout(states)
+        return (dropped, outputs) if return_layers else dropped

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from heedful.errors import HeedfulError
 from heedful.jobs.registry import JOBS
-from heedful.models import KINDS, build_model
+from heedful.models import MODEL_KINDS, build_model
 from heedful.models.weights import named_weights
 from heedful.runtime.files import os_error_sentence, read_json
 from heedful.text import Tokenizer
@@ -57,7 +57,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise HeedfulError(f"{folder} was written by a newer heedful (format {str(config.get('format'))[:40]}); update heedful")
     config.setdefault("settings", config.get("decoding", {}))  # its name in the first version
     task, kind = config.get("task"), config.get("kind")
-    if not isinstance(task, str) or task not in JOBS or not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(task, str) or task not in JOBS or not isinstance(kind, str) or kind not in MODEL_KINDS:
         raise HeedfulError(f"{path} names the task '{str(task)[:40]}' and the kind '{str(kind)[:40]}', unknown here")
     for name in ("settings", "tokens"):
         if not isinstance(config.get(name, {}), dict):

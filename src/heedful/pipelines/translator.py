@@ -19,7 +19,7 @@ from heedful.evaluation import translation_scores
 from heedful.jobs.options import Alpha, Beam, TranslateOptions
 from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.memory import check_beam
 from heedful.pipelines.pipeline import Pipeline, as_list, by_budget, options_of
 from heedful.settings import CountOrNone

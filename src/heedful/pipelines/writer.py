@@ -17,7 +17,7 @@ from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_sear
 from heedful.jobs.options import GenerateOptions
 from heedful.jobs.results import Continuation
 from heedful.models.gpt import GPT
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.memory import check_beam
 from heedful.pipelines.pipeline import Pipeline, as_list, options_of
 from heedful.text import Tokenizer

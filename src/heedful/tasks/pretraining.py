@@ -21,7 +21,7 @@ from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
 from heedful.data.topics import write_topic_sentences
 from heedful.errors import HeedfulError
 from heedful.models.bert import Bert
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.masked import MaskedModel
 from heedful.recipes import Recipe
 from heedful.tasks.encoder import EncoderTask

@@ -16,7 +16,7 @@ from heedful.data.prepare import Reporter
 from heedful.errors import HeedfulError
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
-from heedful.nn.loss import label_smoothed_loss
+from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.directory import find_directory, read_config, read_tokenizers, read_weights
 from heedful.pipelines.pipeline import Pipeline
 from heedful.recipes import Recipe, model_settings

@@ -1,5 +1,5 @@
 """Text to token ids and back."""
 
-from heedful.text.tokenizer import KINDS, Tokenizer
+from heedful.text.tokenizer import TOKENIZER_KINDS, Tokenizer
 
-__all__ = ["KINDS", "Tokenizer"]
+__all__ = ["TOKENIZER_KINDS", "Tokenizer"]

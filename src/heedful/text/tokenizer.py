@@ -1,4 +1,4 @@
-"""Tokenizers trained on the user's own text, or read from a file of someone else's (SPEC 13)."""
+"""Tokenizers: trained on the user's own text, or loaded from a ready-made vocabulary."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError, UsageError
 
-KINDS = ("bpe", "wordpiece", "char", "byte")
+TOKENIZER_KINDS = ("bpe", "wordpiece", "char", "byte")
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-# Names a ready-made vocabulary may use for padding, unknown, begin and end.
+# Names that ready-made vocabularies use for padding, unknown, begin and end.
 ALIASES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
     "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
 }
-MASKS = ("[MASK]", "<mask>")  # of a masked language model; other vocabularies need none
+MASKS = ("[MASK]", "<mask>")  # for masked language models; optional
 
 
 class Tokenizer:
-    """Text ↔ token ids, around one Hugging Face `tokenizers` object. Ids never contain the special tokens by themselves."""
+    """Text ↔ token ids, around a Hugging Face `tokenizers` object. Encoding never adds special tokens."""
 
     def __init__(self, backend: Backend, roles: Mapping[str, str] | None = None) -> None:
-        """`roles` names the token of a role (pad, unk, bos, eos) where it is not the usual one."""
+        """`roles` gives the token of a role (pad, unk, bos, eos) if it is none of the usual ones."""
         self.backend = backend
         self.roles = dict(roles or {})
         backend.no_padding()
         backend.no_truncation()
-        # Text that happens to contain "</s>" is text, not the end of the sentence.
+        # A text that happens to contain "</s>" is encoded as text, not as the end of a sentence.
         backend.encode_special_tokens = True
         found: dict[str, int] = {}
         for role, usual in ALIASES.items():
@@ -52,21 +52,21 @@ class Tokenizer:
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int, tags: Sequence[str] = (), masked: bool = False) -> Tokenizer:
-        """Learn a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>.
+        """Learn a vocabulary of at most `size` tokens. `tags`, such as <de>, are strings that always become one token.
 
         `masked` adds the special token [MASK].
         """
-        if kind not in KINDS:
-            raise UsageError(f"tokenizer.kind must be one of {', '.join(KINDS)}, not '{kind}'")
+        if kind not in TOKENIZER_KINDS:
+            raise UsageError(f"tokenizer.kind must be one of {', '.join(TOKENIZER_KINDS)}, not '{kind}'")
         names = (*SPECIALS, MASKS[0]) if masked else SPECIALS
         specials = [AddedToken(name, special=True, normalized=False) for name in names]
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         learned = size - len(tags)  # the tags are added last
-        least = len(specials) + (len(alphabet) if kind == "bpe" else 2)
-        if kind != "byte" and learned < least:
-            raise UsageError(f"tokenizer.size {size} is too small for {kind}: it starts from {least + len(tags)} tokens")
+        minimum = len(specials) + (len(alphabet) if kind == "bpe" else 2)
+        if kind != "byte" and learned < minimum:
+            raise UsageError(f"tokenizer.size {size} is too small for {kind}: it starts from {minimum + len(tags)} tokens")
         if kind in ("bpe", "byte"):
-            # Bytes underneath, so that any text comes back exactly and nothing is unknown.
+            # Byte-level: any text can be encoded, and decodes to itself.
             backend = Backend(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe")
             backend.decoder = decoders.ByteLevel()
@@ -115,7 +115,7 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Ids there are, special ones included; a ready-made vocabulary may leave some unused."""
+        """Number of ids, special tokens included; a ready-made vocabulary may leave some of them unused."""
         return max(self.backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
@@ -123,26 +123,26 @@ class Tokenizer:
         return list(self.backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, in parallel where the library can."""
+        """The same for many texts; the library may run in parallel."""
         return [list(e.ids) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Text → ids, and for each the characters [start, end) of the text that it stands for."""
+        """Text → ids, and for each the span [start, end) of characters that it covers."""
         found = self.backend.encode(text, add_special_tokens=False)
         return list(found.ids), [(int(start), int(end)) for start, end in found.offsets]
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Words already split → ids, and for each the number of the word it belongs to."""
-        rows = self.encode_batch([word if not number or not self.spaced else f" {word}" for number, word in enumerate(words)])
-        return [token for row in rows for token in row], [number for number, row in enumerate(rows) for _ in row]
+        """Words → ids, and for each the index of its word."""
+        rows = self.encode_batch([f" {word}" if index and self.spaced else word for index, word in enumerate(words)])
+        return [token for row in rows for token in row], [index for index, row in enumerate(rows) for _ in row]
 
     @property
     def spaced(self) -> bool:
-        """Whether a word's tokens tell that a space stands before it, as in byte-level BPE."""
+        """Whether the space before a word is part of its tokens, as in byte-level BPE."""
         return isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
 
     def halves(self) -> NDArray[np.int64]:
-        """The two tokens that each was merged from, (size, 2); −1 for those that were not. BPE alone has merges."""
+        """The two tokens that each token was merged from, (size, 2); −1 for a token that is no merge. Only BPE has merges."""
         found = np.full((self.size, 2), -1, dtype=np.int64)
         model = json.loads(self.backend.to_str())["model"]
         ids = self.backend.get_vocab(with_added_tokens=False)
@@ -151,26 +151,26 @@ class Tokenizer:
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Ids → text, special tokens left out."""
+        """Ids → text, without special tokens."""
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The written form of each token, for people to look at."""
+        """Each token as text, for display."""
         if isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return [self.decode([token]) or str(self.backend.id_to_token(token)) for token in ids]
         return [str(self.backend.id_to_token(token)) for token in ids]
 
 
 def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) -> Backend:
-    """A WordPiece vocabulary, the same every time.
+    """A WordPiece vocabulary that is the same in every process.
 
-    Left alone, the trainer numbers the pieces "##c" in the order of a hash table, another in every process, and breaks
-    ties by these numbers. So they are handed in first, in order, and taken out of the special tokens afterwards.
+    By default the trainer numbers the pieces "##c" in the order of a hash table, which differs between processes, and
+    breaks ties by these numbers. So they are passed as special tokens first, in order, and are plain tokens in the result.
     """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(unicodedata.normalize("NFC", text))
-    kept = (size - len(specials)) // 2  # characters; each may begin a word and continue one
+    kept = (size - len(specials)) // 2  # characters; each needs one piece to begin a word and one to continue it
     frequent = sorted((character for character in counts if not character.isspace()), key=lambda c: (-counts[c], c))[:kept]
     within = sorted(c for c in frequent if c.isalnum() or (ord(c) > 127 and not unicodedata.category(c).startswith("P")))
     trainer = trainers.WordPieceTrainer(
@@ -197,7 +197,8 @@ def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) ->
 
 def _bert(path: Path) -> Backend:
     """A BERT vocab.txt; text is lower-cased when the vocabulary has no upper-case letter."""
-    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may hold another line separator
+    # Not splitlines, because a token may contain another line separator.
+    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     vocabulary = {word: index for index, word in enumerate(words)}
     if "[UNK]" not in vocabulary:
         raise HeedfulError(f"{path} has no [UNK] line, so it is not a BERT vocabulary")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.attention import MultiHeadAttention
-from heedful.nn.layers import DecoderLayer, EncoderLayer
+from heedful.nn.decoder import DecoderLayer
+from heedful.nn.encoder import EncoderLayer
+from heedful.nn.multihead import MultiHeadAttention
 
 MOMENTUM = 0.95
 ROUNDS = 5  # of the Newton–Schulz iteration; more change little

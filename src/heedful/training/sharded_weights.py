@@ -12,7 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from heedful.nn.layers import DecoderLayer, EncoderLayer
+from heedful.nn.decoder import DecoderLayer
+from heedful.nn.encoder import EncoderLayer
 from heedful.runtime.processes import Processes, explained
 from heedful.training.weights import Weights
 

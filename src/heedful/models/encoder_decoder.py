@@ -1,4 +1,4 @@
-"""What every encoder–decoder shares, whatever it is built of: embeddings that may be one matrix, and the output (SPEC 8, 9).
+"""What every encoder–decoder shares, Transformer or recurrent: embeddings that may be one matrix, and the output (Section 3.4).
 
 Shapes: B batch, L source length, T target length, D d_model.
 """
@@ -6,20 +6,40 @@ Shapes: B batch, L source length, T target length, D d_model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.model import Model
+from heedful.nn.trace import Trace
 
 Tie = Literal["all", "target", "none"]
 EmbeddingStart = Literal["xavier", "normal"]
 
 
-def check_tie(config: Any) -> None:
-    """One matrix for all needs one vocabulary."""
+class EncoderDecoderConfig(Protocol):
+    """The settings that every encoder–decoder has."""
+
+    @property
+    def source_vocab(self) -> int: ...
+
+    @property
+    def target_vocab(self) -> int: ...
+
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def tie(self) -> Tie: ...
+
+    @property
+    def embedding_start(self) -> EmbeddingStart: ...
+
+
+def check_tie(config: EncoderDecoderConfig) -> None:
+    """One matrix for source and target needs one joint vocabulary."""
     if config.tie == "all" and config.source_vocab != config.target_vocab:
         raise UsageError(
             f"tie=all needs one joint vocabulary, but the source has {config.source_vocab} tokens and the target "
@@ -27,8 +47,11 @@ def check_tie(config: Any) -> None:
         )
 
 
-def new_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Parameter:
-    """An embedding matrix: Xavier uniform, or normal with a deviation of 1/√D, which × √D is as large as the positions."""
+def embedding_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Parameter:
+    """A fresh embedding matrix: Xavier uniform, or normal with standard deviation 1/√D.
+
+    The normal one, once multiplied by √D, has the scale of the sinusoidal positions that are added to it.
+    """
     weight = nn.Parameter(torch.empty(vocabulary, d_model))
     if start == "normal":
         nn.init.normal_(weight, std=d_model**-0.5)
@@ -37,17 +60,17 @@ def new_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Param
     return weight
 
 
-def pair_matrices(config: Any) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
-    """The matrices of the source embedding, the target embedding and the output, shared as `tie` says."""
+def embedding_matrices(config: EncoderDecoderConfig) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
+    """The matrices of source embedding, target embedding and output, shared as `tie` says."""
     width, start = config.d_model, config.embedding_start
-    output = new_matrix(config.target_vocab, width, start)
-    target = output if config.tie in ("all", "target") else new_matrix(config.target_vocab, width, start)
-    source = output if config.tie == "all" else new_matrix(config.source_vocab, width, start)
+    output = embedding_matrix(config.target_vocab, width, start)
+    target = output if config.tie in ("all", "target") else embedding_matrix(config.target_vocab, width, start)
+    source = output if config.tie == "all" else embedding_matrix(config.source_vocab, width, start)
     return source, target, output
 
 
 class PairBatch(Protocol):
-    """Sources and targets as padded tensors, (B, L) and (B, T)."""
+    """Padded sources (B, L) and targets (B, T)."""
 
     @property
     def source(self) -> Tensor: ...
@@ -65,8 +88,8 @@ class PairBatch(Protocol):
     def target_mask(self) -> Tensor: ...
 
 
-class PairModel(Model):
-    """Reads a source and writes a target. A subclass gives the states, and sets `output_weight` and `output_bias`."""
+class EncoderDecoder(Model):
+    """Encodes a source and decodes a target. A subclass defines `states` and sets `output_weight` and `output_bias`."""
 
     output_weight: nn.Parameter  # (target_vocab, D)
     output_bias: nn.Parameter  # (target_vocab,)
@@ -79,7 +102,17 @@ class PairModel(Model):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """The decoder's last states (B, T, D) for a source and the target before it."""
+        """Final decoder states (B, T, D) for source tokens (B, L) and target tokens (B, T), shifted right."""
+
+    @abstractmethod
+    def trace(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Trace:
+        """The same as `states`, with attention weights and hidden states of every layer."""
 
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, target_vocab)."""
@@ -96,9 +129,9 @@ class PairModel(Model):
         return self.project(self.states(source, target, source_mask, target_mask)).log_softmax(-1)
 
     def training_states(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What a loss over the vocabulary needs: states (N, D) of the real target positions, output weight and bias,
-        and the N right answers. Padding goes no further than here."""
-        # Padding stands at the right end of a target, where no real position has seen it yet.
+        """The arguments of the loss: states (N, D) of the N real target positions, output weight, output bias, and the
+        target tokens (N,). Padding ends here."""
+        # Padding is at the right end of a target, where causal attention hides it from real positions.
         states = self.states(batch.source, batch.target_in, batch.source_mask)
         mask = batch.target_mask
         return states[mask], self.output_weight, self.output_bias, batch.target_out[mask]
