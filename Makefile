@@ -41,7 +41,7 @@ test: lint
 docs: .venv/dev
 	@$(BIN)/python docs/reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo 'Open site/index.html in a browser.'
+	@echo 'Open site/index.html in a browser; its search needs a server: python3 -m http.server -d site'
 
 slow: .venv/dev
 	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz

@@ -46,9 +46,7 @@ ORIGINS = {
     "preset": "a named size of that kind, see [Presets](#presets); one named on the command line also sets its training settings",
     "pretrained": "a model directory to start from, such as an imported BERT: it decides the shape and the vocabulary",
 }
-INTRODUCTION = """# Settings
-
-A recipe is a TOML file with five sections. `heedful recipes` lists the shipped ones, `heedful recipes NAME` prints one with
+INTRODUCTION = """A recipe is a TOML file with five sections. `heedful recipes` lists the shipped ones, `heedful recipes NAME` prints one with
 every value, and `heedful train mine.toml` trains your own. On the command line any value is `section.key=value`; an unknown
 name is an error that suggests the nearest. Values are layered: the defaults below, then the recipe's preset, then the recipe,
 then a preset named on the command line, then the other overrides.
@@ -58,7 +56,13 @@ How training behaves, and which of these to change first: [Training](training.md
 
 def settings_page() -> str:
     """docs/settings.md."""
-    parts = [NOTICE, INTRODUCTION, "## Jobs", "`task` in a recipe names the job, which decides the format of its data."]
+    parts = [
+        "# Settings",
+        NOTICE,
+        INTRODUCTION,
+        "## Jobs",
+        "`task` in a recipe names the job, which decides the format of its data.",
+    ]
     parts.append(table(("job", "data", "kinds of model", "metrics, the first is the default"), map(job_row, TRAINABLE.values())))
     parts += ["## data", *data_sections()]
     for section, settings in SECTIONS.items():
@@ -137,9 +141,9 @@ def range_of(interval: Interval) -> str:
     """`1 … 1,000`, `0 … < 1`"""
     upper: Any = interval.le if interval.le is not None else interval.lt
     if upper is None:
-        return f"at least {interval.ge:,}"  # type: ignore[str-format]
+        return f"at least {interval.ge:,}"
     largest = f"{upper:,}" if upper < 10**9 else f"{upper:.0e}".replace("e+0", "e").replace("e+", "e")
-    return f"{interval.ge:,} … {'' if interval.le is not None else '< '}{largest}"  # type: ignore[str-format]
+    return f"{interval.ge:,} … {'' if interval.le is not None else '< '}{largest}"
 
 
 def default_of(value: Any) -> str:
@@ -153,7 +157,7 @@ def cli_page() -> str:
     """docs/cli.md."""
     command: Any = typer.main.get_command(app)
     verbs = command.commands
-    parts = [NOTICE, "# Command line", command.help]
+    parts = ["# Command line", NOTICE, command.help]
     parts.append(
         "Every verb that uses a model takes arguments, `--input FILE` or standard input, writes one result per input in order, "
         "and has `--json`; where a model directory is asked for, a run stands for its best model. Results go to standard output, "

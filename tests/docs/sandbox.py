@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 from conftest import Run, sentences, squad, write_examples, write_pairs
 
@@ -43,7 +44,8 @@ def write_files(folder: Path) -> None:
             write_examples(task, folder, 40, seed).rename(folder / name)
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in sentences(5)))
     shutil.copy(next((folder / "photos").rglob("*.png")), folder / "photo.png")
-    paragraphs = squad(2)["data"][0]["paragraphs"]  # type: ignore[index]
+    articles: Any = squad(2)["data"]
+    paragraphs = articles[0]["paragraphs"]
     (folder / "passage.txt").write_text(paragraphs[1]["context"])
     rows = [{"question": one["qas"][0]["question"], "passage": one["context"]} for one in paragraphs]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -57,10 +57,12 @@ def test_the_installed_command_works_without_the_source(wheel: Path, tmp_path: P
 
     def run(*arguments: str) -> str:
         options = {"cwd": tmp_path, "env": clean, "check": True, "capture_output": True, "text": True, "timeout": 120}
-        return subprocess.run([str(place / "bin" / "heedful"), *arguments], **options).stdout  # type: ignore[call-overload,no-any-return]
+        return subprocess.run([str(place / "bin" / "heedful"), *arguments], **options).stdout  # type: ignore[call-overload]
 
     assert run("--version") == f"heedful {heedful.__version__}\n"
     listed = run("recipes")
     assert not [recipe for recipe in shipped_recipes() if f"\n  {recipe} " not in listed]
-    where = subprocess.run([str(program), "-c", "import heedful; print(heedful.__file__)"], env=clean, capture_output=True, text=True)
+    where = subprocess.run(
+        [str(program), "-c", "import heedful; print(heedful.__file__)"], env=clean, capture_output=True, text=True
+    )
     assert where.stdout.startswith(str(installed))
