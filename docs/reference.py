@@ -46,7 +46,8 @@ ORIGINS = {
     "preset": "a named size of that kind, see [Presets](#presets); one named on the command line also sets its training settings",
     "pretrained": "a model directory to start from, such as an imported BERT: it decides the shape and the vocabulary",
 }
-INTRODUCTION = """A recipe is a TOML file with five sections. `heedful recipes` lists the shipped ones, `heedful recipes NAME` prints one with
+INTRODUCTION = """
+A recipe is a TOML file with five sections. `heedful recipes` lists the shipped ones, `heedful recipes NAME` prints one with
 every value, and `heedful train mine.toml` trains your own. On the command line any value is `section.key=value`; an unknown
 name is an error that suggests the nearest. Values are layered: the defaults below, then the recipe's preset, then the recipe,
 then a preset named on the command line, then the other overrides.
