@@ -41,7 +41,7 @@ from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
 from heedful.text import Tokenizer
-from measuring import Transcript, heedful_facts, watch_heedful
+from measuring import PAPER_TRAINING, Transcript, heedful_facts, watch_heedful
 
 PARTS = 5  # of the test set, by length
 # Name → settings of the model and its colour, which colour-blind eyes tell apart too.
@@ -88,11 +88,12 @@ def data_overrides(job: str, arguments: argparse.Namespace) -> list[str]:
         return [f"data.pairs={arguments.pairs}"]
     splits = {"": "train", "valid_": "val", "test_": "test_2016_flickr"}
     sides = {"source": "en", "target": "de"}
-    return [
+    files = [
         f"data.{split}{side}={file_of(arguments.data, f'{name}.{language}')}"
         for split, name in splits.items()
         for side, language in sides.items()
     ]
+    return [*files, *PAPER_TRAINING, "training.average=5"]  # the same for both kinds of model
 
 
 def parameters_of(recipe: str, overrides: Sequence[str], data: Path) -> int:
@@ -106,7 +107,7 @@ def model_overrides(job: Job, name: str, given: list[str], data: Path, rate: flo
     """The settings of one model; those of a recurrent one have the width that equals the Transformer's size."""
     own = MODELS[name][0]
     if not own:
-        return []
+        return ["model.positions=sinusoidal"]
     dropout = f"model.dropout={load_recipe(job.recipe, given).model['dropout']}"
     wanted = parameters_of(job.recipe, given, data)
 

@@ -34,7 +34,7 @@ from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
 from heedful.tasks.translation import TranslationTask
 from heedful.training.trainer import Trainer, Window
-from measuring import Transcript, counted, watch
+from measuring import PAPER, Transcript, counted, watch
 from train_speed import flops_per_token
 
 USUAL = {"batch tokens": 4096, "width": 128, "depth": 4, "vocabulary": 8000, "length": 32}
@@ -55,7 +55,7 @@ def recipe_of(shape: dict[str, int]) -> Recipe:
     model = {"layers": shape["depth"], "d_model": width, "d_ff": 2 * width, "heads": width // HEAD}
     overrides = [f"model.{key}={value}" for key, value in model.items()]
     one_kind = ["training.device=cpu", "training.precision=float32"]  # of arithmetic, at every width
-    return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind])
+    return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind, *PAPER])
 
 
 class RandomPairs(TranslationTask):

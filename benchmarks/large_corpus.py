@@ -39,7 +39,7 @@ from heedful.data.framing import special_ids
 from heedful.data.prepare import load_prepared
 from heedful.recipes import load_recipe
 from heedful.runtime.run_log import read_metrics
-from measuring import Transcript, read_process, with_children
+from measuring import PAPER, Transcript, read_process, with_children
 
 WORDS = 30_000  # of each language
 BLOCK = 50_000  # pairs made at a time
@@ -208,7 +208,7 @@ def measure(folder: Path, pairs: int, arguments: argparse.Namespace, transcript:
     overrides = [
         f"data.source={source}", f"data.target={target}", f"training.workers={arguments.workers}", "model.dropout=0.1",
         f"training.batch_tokens={arguments.batch_tokens}", f"tokenizer.size={arguments.vocabulary}", "training.log_every=1",
-        *(f"training.{key}={NEVER}" for key in ("steps", "validate_every", "checkpoint_every")),
+        *(f"training.{key}={NEVER}" for key in ("steps", "validate_every", "checkpoint_every")), *PAPER,
     ]  # fmt: skip
     first = train_for(overrides, run, arguments.steps)
     transcript.say(f"{pairs:,} pairs: prepared in {first.preparation:.0f} s, trained for {len(first.rows)} steps and stopped")

@@ -195,6 +195,11 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
+# The paper's own training, which other toolkits do too, in place of what the `translation` recipe adds to it.
+PAPER_TRAINING = ["training.optimizer=adam", "training.weight_decay=0", "training.ema=0", "training.r_drop=0"]
+PAPER = ["model.positions=sinusoidal", *PAPER_TRAINING]
+
+
 def at_end_alone(steps: int) -> list[str]:
     """Settings of a run that does nothing beside its steps before the last one, and reports ten times."""
     every = [f"training.{key}={steps}" for key in ("validate_every", "checkpoint_every")]

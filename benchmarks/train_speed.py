@@ -47,7 +47,7 @@ from heedful.runtime.processes import cores
 from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
-from measuring import PeakMemory, Transcript, counted, medians, watch
+from measuring import PAPER, PeakMemory, Transcript, counted, medians, watch
 from peers import PEERS, first_batches, missing_modules, parameters_of
 
 STEPS = {"tiny": 40, "base": 8}  # measured, of a round
@@ -88,7 +88,7 @@ def overrides_of(size: str, arguments: argparse.Namespace, every: int) -> list[s
         f"training.batch_tokens={arguments.batch_tokens}", f"training.workers={arguments.workers}", "training.device=cpu",
         "training.label_smoothing=0.1", "training.schedule=inverse-sqrt", "training.learning_rate=0", "training.warmup=4000",
         "training.clip=1", f"training.steps={never}", f"training.validate_every={never}",
-        f"training.checkpoint_every={never}", f"training.log_every={every}",
+        f"training.checkpoint_every={never}", f"training.log_every={every}", *PAPER,
     ]  # fmt: skip
 
 

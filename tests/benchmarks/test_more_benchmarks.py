@@ -159,10 +159,10 @@ def test_every_variant_but_the_first_changes_the_recipe() -> None:
         "model.dropout": [0.3, 0.1]
     }
     given = ["data.source=a.tsv"]
-    for recipe, unchanged in {"multi30k": {"R-Drop", "no average of checkpoints"}, "translation": {"no R-Drop"}}.items():
+    for recipe in ("multi30k", "translation"):
         found = changes_of(recipe, given, list(VARIANTS))
         assert {name for name, changed in found.items() if not changed} == {AS_SHIPPED}
-        assert unchanged <= set(VARIANTS) - set(found)
+        assert {"R-Drop", "no average of checkpoints"} <= set(VARIANTS) - set(found)
 
 
 def test_rows_of_another_job_are_not_taken_for_this_one(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_file_that_is_no_text_is_refused_once(
 
 def test_standard_input_in_another_encoding_stops_after_a_few_lines(trained: Trained, tmp_path: Path) -> None:
     content = ("für Gäste schön\n" * 50).encode("latin-1")
-    command = [*COMMAND, "classify", trained("classification")]
+    command = [*COMMAND, "classify", str(trained("classification"))]
     done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=100)
     assert done.returncode == 1
     assert done.stderr.count(b"warning: input line") == 2
@@ -116,7 +116,7 @@ def test_an_image_whose_name_is_not_utf8_is_classified(trained: Trained, tmp_pat
     folder = write_examples("image-classification", tmp_path, 2)
     odd = os.fsencode(tmp_path) + b"/caf\xe9.png"
     shutil.copy(os.fsencode(next(folder.rglob("*.png"))), odd)
-    command = [os.fsencode(word) for word in (*COMMAND, "classify", trained("image-classification"), odd, "--json")]
+    command = [*map(os.fsencode, [*COMMAND, "classify", str(trained("image-classification")), "--json"]), odd]
     done = subprocess.run(command, capture_output=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["labels"]

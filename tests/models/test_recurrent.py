@@ -24,7 +24,7 @@ from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 from heedful.nn.recurrent import CELLS, RecurrentAttention, RecurrentEncoder, Score
 from heedful.runtime.processes import Processes
-from heedful.training.weights import FlatWeights
+from heedful.training.flat_weights import FlatWeights
 
 ATTENTIONS = get_args(Score)
 SCORES = [score for score in ATTENTIONS if score != "none"]

@@ -44,6 +44,26 @@ def test_a_recipe_of_every_job_is_shipped_under_its_name_and_two_more_translator
     assert load_recipe("dates").task == load_recipe("multi30k").task == "translation"
 
 
+def test_multi30k_is_another_name_of_translation() -> None:
+    ours, other = load_recipe("translation"), load_recipe("multi30k")
+    assert other.name == "multi30k"
+    assert other.flat() == ours.flat()
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(300, 30), (5, 1), (100_000, 600)])
+def test_the_warm_up_of_a_short_training_is_a_tenth_of_it(steps: int, warmup: int) -> None:
+    assert load_recipe("translation", [f"training.steps={steps}"]).training.warmup == warmup
+    assert load_recipe("translation", [f"training.steps={steps}", "training.warmup=7"]).training.warmup == 7
+
+
+def test_muon_falls_back_to_adam_where_it_cannot_be_used() -> None:
+    assert load_recipe("translation").training.optimizer == "muon"
+    for override in ("model.kind=recurrent", "training.shard=true"):
+        assert load_recipe("translation", [override]).training.optimizer == "adam"
+        with pytest.raises(UsageError, match="muon needs the whole matrices"):
+            load_recipe("translation", [override, "training.optimizer=muon"])
+
+
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
 def test_every_shipped_recipe_loads_and_tells_what_it_is(name: str) -> None:
     recipe = load_recipe(name)

@@ -24,9 +24,9 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
+from heedful.training.flat_weights import FlatWeights
 from heedful.training.run import train
-from heedful.training.trainer import PERSISTENT, Trainer, Window
-from heedful.training.weights import FlatWeights
+from heedful.training.trainer import PERSISTENT, StepWindow, Trainer
 
 SMALL = [
     "model.d_model=64", "model.d_ff=128", "model.layers=2", "model.heads=4", "model.dropout=0.0", "tokenizer.kind=wordpiece",
@@ -192,7 +192,7 @@ def test_a_batch_learned_in_pieces_gives_the_same_gradient(
             return usual(model, batch)
 
         monkeypatch.setattr(task, "loss", counted)
-        trainer.step(task.batches(Position(), 0, 1), Window(trainer.progress))
+        trainer.step(task.batches(Position(), 0, 1), StepWindow(trainer.progress))
         assert isinstance(trainer.weights, FlatWeights)
         found.append((sizes, trainer.progress.tokens, trainer.weights.gradient))
     (whole, tokens, gradient), (pieces, same_tokens, same_gradient) = found
@@ -220,7 +220,7 @@ def test_r_drop_begins_when_it_is_told(pairs: tuple[Path, Path], tmp_path: Path)
         trainer, task = trainer_of(pairs, tmp_path / name, *usual, *more)
         data, losses[name] = task.batches(Position(), 0, 1), []
         for _ in range(10):
-            trainer.step(data, window := Window(trainer.progress))
+            trainer.step(data, window := StepWindow(trainer.progress))
             losses[name].append(window.loss)
     assert losses["half"][:5] == losses["without"][:5]
     assert not set(losses["half"][5:]) & set(losses["without"][5:])
@@ -246,7 +246,7 @@ def test_bf16_continues_exactly(pairs: tuple[Path, Path], tmp_path: Path) -> Non
                 trainer, task = trainer_of(pairs, tmp_path / name, *wide)
                 assert trainer.resume()
                 data = task.batches(Position(trainer.progress.epoch, trainer.progress.batch), 0, 1)
-            trainer.step(data, Window(trainer.progress))
+            trainer.step(data, StepWindow(trainer.progress))
         assert isinstance(trainer.weights, FlatWeights)
         courses.append(trainer.weights.state["weights"].clone())
     assert torch.equal(*courses)

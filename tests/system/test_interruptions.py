@@ -278,12 +278,10 @@ def test_workers_end_in_peace(reference: Reference) -> None:
     assert (reference(2)[0] / "worker-1.log").read_text() == ""
 
 
-def test_the_final_model_is_the_mean_of_the_last_checkpoints(
-    reference: Reference, pairs: tuple[Path, Path], heedful: Command, tmp_path: Path
-) -> None:
-    """Those of a run killed before its end and continued: what it averages is deleted when it is finished."""
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(pairs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Copied before the end: a finished run deletes what it has averaged."""
     run = tmp_path / "run"
-    process = start(command(pairs, run, 1))
+    process = start([*command(pairs, run, 1), "training.ema=0"])
     wait_until(lambda: bool(list_checkpoints(run / "checkpoints")) and list_checkpoints(run / "checkpoints")[-1][0] == STEPS)
     process.send_signal(signal.SIGSTOP)
     kept = tmp_path / "kept"

@@ -11,8 +11,8 @@ from torch.nn.functional import nll_loss
 
 from heedful.models.seq2seq import Seq2Seq, make_model
 from heedful.runtime.processes import Processes
+from heedful.training.flat_weights import FlatWeights
 from heedful.training.muon import STEP, hidden_matrices, orthogonal
-from heedful.training.weights import FlatWeights
 
 ADAM: dict[str, Any] = {"betas": (0.9, 0.98), "eps": 1e-5}
 

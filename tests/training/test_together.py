@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from heedful.models.seq2seq import make_model
 from heedful.runtime.processes import Processes
-from heedful.training.weights import FlatWeights, Weights
+from heedful.training.flat_weights import FlatWeights
+from heedful.training.weights import Weights
 
 STEPS, EMA, VOCAB = 4, 0.5, 13
 ADAM = {"betas": (0.9, 0.98), "eps": 1e-5}
@@ -22,13 +23,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import torch.distributed as dist
-import heedful.training.weights as weights
+import heedful.training.flat_memory as memory
 from heedful.runtime.processes import joined, leave
 sys.path.insert(0, sys.argv[1])
 import test_together
 kind, rank, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
 if kind.startswith("sent"):
-    weights.shared_floats = lambda *_: None
+    memory.shared_floats = lambda *_: None
 store = dist.FileStore(str(folder / "meeting"), 2)
 with joined(rank, 2, store) as processes:
     test_together.train_together(kind, processes, folder)
@@ -89,7 +90,7 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
     """What each process of `PROGRAM` does; the first writes what came of it."""
     from safetensors.torch import save_file
 
-    from heedful.training.sharded import ShardedLoss, ShardedWeights
+    from heedful.training.sharded_weights import ShardedLoss, ShardedWeights
 
     model = small_model()
     weights: Weights

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.models.seq2seq import Seq2Seq, make_model
 from heedful.runtime.processes import Processes
-from heedful.training.weights import FlatWeights
+from heedful.training.flat_weights import FlatWeights
 
 VOCAB = 11
 ADAM = {"betas": (0.9, 0.98), "eps": 1e-5}  # large enough that gradients of mere rounding move nothing

@@ -33,6 +33,7 @@ TOP = ("name", "about", "task")
 # Settings of the model section that are not settings of a model: how it comes about.
 ORIGIN = {"kind": str, "preset": str, "pretrained": str}
 FILES = ("source", "valid_source", "test_source", "train", "valid", "test")
+ALIASES = {"multi30k": "translation"}  # the name under which the comparison with published models is reproduced
 # What may be chosen anew for a model that goes on from pre-trained weights; its shape is settled.
 KEPT = ("dropout", "attention_dropout", "pooling")
 
@@ -69,8 +70,9 @@ class Recipe:
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """Name → file of every recipe that comes with heedful."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    """Name → file of every recipe that comes with heedful, its other names included."""
+    files = {path.stem: path for path in FOLDER.glob("*.toml")}
+    return dict(sorted({**files, **{alias: files[name] for alias, name in ALIASES.items()}}.items()))
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -90,7 +92,8 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         raise HeedfulError(f"{path} is not valid TOML: {error}") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
-    return resolve(raw, overrides, path.stem if path.stem != "recipe" else path.parent.name)
+    own_name = name if name in shipped else path.stem if path.stem != "recipe" else path.parent.name
+    return resolve(raw, overrides, own_name)
 
 
 def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "recipe") -> Recipe:
@@ -123,6 +126,11 @@ def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "
         data["generate"] = ""  # the user's own files take the place of the recipe's default
     training = {"metric": job.metrics[0], **layer("training", preset.training)}
     training["metric"] = training["metric"] or job.metrics[0]
+    if "steps" in asked["training"] and "warmup" not in asked["training"]:  # a short training must reach its peak, too
+        warmup = training.get("warmup", TrainingSettings.warmup)
+        training["warmup"] = min(warmup, max(1, training["steps"] // 10))
+    if training.get("optimizer") == "muon" and "optimizer" not in asked["training"] and _without_muon(training, kind):
+        training["optimizer"] = "adam"
     recipe = Recipe(
         str(raw.get("name", name)),
         str(raw.get("about", "")),
@@ -235,6 +243,11 @@ def _from_pretrained(model: dict[str, Any], asked: dict[str, Any]) -> dict[str, 
     return {key: value for key, value in model.items() if key in ORIGIN or (key in KEPT and key in asked)}
 
 
+def _without_muon(training: Mapping[str, Any], kind: str) -> bool:
+    """Whether Muon cannot be used: it needs the whole matrices of Transformer layers."""
+    return bool(training.get("shard")) or kind == "recurrent"
+
+
 def _check_together(recipe: Recipe, job: Job) -> None:
     """What depends on more than one setting, or on the job."""
     training, tokenizer, data, model = recipe.training, recipe.tokenizer, recipe.data, recipe.model
@@ -247,7 +260,7 @@ def _check_together(recipe: Recipe, job: Job) -> None:
         raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
     if training.r_drop and kind not in WRITERS:
         raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {kind}")
-    if training.optimizer == "muon" and (training.shard or kind == "recurrent"):
+    if training.optimizer == "muon" and _without_muon(vars(training), kind):
         raise UsageError("training.optimizer=muon needs the whole matrices of layers: no training.shard, no recurrent model")
     if training.bpe_dropout and (kind not in PAIRED or tokenizer.kind != "bpe"):
         raise UsageError(

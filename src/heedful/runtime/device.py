@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import UsageError
 
-WIDE = 128  # twice as fast in bf16; half as wide, the gain is a fifth to a half, and several processes keep agreeing better
+WIDE = 128  # d_model from which bf16 is twice as fast on a CPU; at half of it the gain is only 20 to 50 %
 
 
 def pick_device(name: str) -> torch.device:
@@ -29,9 +29,9 @@ def pick_device(name: str) -> torch.device:
 
 
 def wants_bf16(precision: str, device: torch.device, width: int) -> bool:
-    """Whether to multiply matrices in bf16: when told to, or on a CUDA device or a CPU that has it.
+    """Whether to multiply matrices in bf16: when asked to, or with `auto` on a CUDA device or CPU that supports it.
 
-    On a CPU a narrow model gains little by it, and stays exact.
+    On a CPU a narrow model gains little from bf16 and stays in float32.
     """
     if precision != "auto":
         return precision == "bf16"
@@ -41,7 +41,7 @@ def wants_bf16(precision: str, device: torch.device, width: int) -> bool:
 
 
 def cpu_has_bf16() -> bool:
-    """Whether the processor itself multiplies in bf16, which with AVX-512 was four times as fast as in float32."""
+    """Whether the processor has bf16 instructions; with AVX-512 they were four times as fast as float32."""
     features = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return any(features.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
@@ -55,20 +55,20 @@ def memory_of_machine() -> int:
 
 
 def keep_few_kernels() -> None:
-    """Let oneDNN, which multiplies in bf16, keep few of the kernels that it makes, one for every shape.
+    """Limit the cache of kernels that oneDNN compiles for every new shape of a bf16 product.
 
-    Every batch has new shapes, so that most are never asked for again: keeping a thousand, as it does by default, costs
-    some 400 MB and saves no time. To be called before the first product.
+    Every batch has new shapes, so most kernels are never used again: the default of a thousand costs some 400 MB and
+    saves no time. Call it before the first product.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "32")
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what tensors have freed for those that come next.
+    """Let glibc keep freed memory for the next tensors.
 
-    By default glibc hands large blocks back at once, and the kernel clears the same pages again and again: a tenth of
-    the time of a small model. Other C libraries are left as they are.
+    By default it returns large blocks to the kernel at once, which then clears the same pages again and again: a tenth
+    of the training time of a small model. Other C libraries are left as they are.
     """
     trim_threshold, mmap_threshold = -1, -3  # the names M_TRIM_THRESHOLD and M_MMAP_THRESHOLD have numbers only
     try:

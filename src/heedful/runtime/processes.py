@@ -1,6 +1,7 @@
-"""Several processes training one model: who am I, how many are we, and sums over all of us.
+"""Several processes that train one model: rank, world size and collective operations.
 
-On one machine `heedful train` starts its own workers; under torchrun the processes are already there.
+On one machine `heedful train` starts its own workers; under torchrun the processes are already there. Everything here
+works on Linux and macOS; Windows lacks the file locks that training needs (see `lock`).
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from torch import Tensor
 
 from heedful.errors import HeedfulError
 
-PATIENCE = timedelta(hours=6)  # the first process may prepare a large corpus while the others wait
+TIMEOUT = timedelta(hours=6)  # of collective operations: the first process may prepare a large corpus while the others wait
 
 
 class Processes:
-    """This process among its peers; alone, every method is trivial."""
+    """This process's rank and the world size; with a world of one, every method is trivial."""
 
     def __init__(self, rank: int = 0, world: int = 1, here: int | None = None) -> None:
         self.rank, self.world = rank, world
-        self.here = here or world  # how many of us share this machine
+        self.here = here or world  # processes on this machine
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        """Add up a tensor over all processes, in place."""
+        """All-reduce: the sum of a tensor over all processes, in place."""
         if self.world > 1:
             with explained():
                 dist.all_reduce(tensor)
         return tensor
 
     def gather(self, value: Any) -> list[Any]:
-        """Everyone's value, in order of rank, known to everyone."""
+        """All-gather: the value of every process, in order of rank."""
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
@@ -57,7 +58,7 @@ class Processes:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A lost connection means that a peer is gone."""
+    """Turn a lost connection into a sentence: another process has died."""
     try:
         yield
     except RuntimeError as error:
@@ -67,56 +68,54 @@ def explained() -> Iterator[None]:
 
 
 def lost(reason: str) -> HeedfulError:
-    """What to tell when a peer is gone."""
+    """The error when another process has died."""
     advice = "run the same command again to continue from the last checkpoint"
     return HeedfulError(f"another process of this run died; {advice} ({reason})")
 
 
 @contextmanager
 def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[Processes]:
-    """Be one of `world` processes; without a store, torchrun's environment says where the others are."""
-    # Its functions take the group of their time as a default, and would keep it for ever if Adam or FSDP imported it later.
+    """Join the process group; without a store, torchrun's environment says where the others are."""
+    # This module keeps the group that exists when it is first imported as a default argument. Imported now, before there is
+    # one, it keeps none, and the group can be freed.
     import torch.distributed.nn
 
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world
     with explained():
         if store is None:
-            store = fresh_part(next(dist.rendezvous("env://", timeout=PATIENCE))[0], rank, world)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
+            store = fresh_part(next(dist.rendezvous("env://", timeout=TIMEOUT))[0], rank, world)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
     try:
         yield Processes(rank, world, here)
     finally:
-        # Its threads end with it. One that outlived Python, and still had a tensor to give back, would abort the process.
+        # Its threads end with it. A gloo thread that outlives Python and still holds a tensor aborts the process.
         dist.destroy_process_group()
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once, without Python's own end.
-
-    FSDP keeps the group of processes for ever, and so its threads: see `joined`.
-    """
+    """Exit at once, without Python's own shutdown: FSDP never frees the process group, so its threads live on (see `joined`)."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def fresh_part(store: dist.Store, rank: int, world: int) -> dist.Store:
-    """A part of a common store that only the processes started together use.
+    """A prefix of a common store that only the processes started together use.
 
-    When torchrun starts processes again, its store still holds the addresses that the dead have left. So the first
-    process makes up a name for the part, and takes down who has come; the others believe a name they find there only
-    once they find themselves taken down under it.
+    When torchrun restarts processes, its store still holds the addresses of the dead ones. So rank 0 publishes a fresh
+    random prefix, every other rank registers under it, and rank 0 acknowledges each registration. A rank that finds a
+    stale prefix gets no acknowledgement there and tries again.
     """
     mine = uuid.uuid4().hex
     if rank == 0:
         store.set("leader", mine)
         for other in range(1, world):
-            store.wait([f"{mine}/{other}"], PATIENCE)
+            store.wait([f"{mine}/{other}"], TIMEOUT)
             store.set(f"{mine}/{other}/seen", store.get(f"{mine}/{other}").decode())
         return dist.PrefixStore(mine, store)
     while True:
-        store.wait(["leader"], PATIENCE)
+        store.wait(["leader"], TIMEOUT)
         leader = store.get("leader").decode()
         store.set(f"{leader}/{rank}", mine)
         if store.check([f"{leader}/{rank}/seen"]) and store.get(f"{leader}/{rank}/seen").decode() == mine:
@@ -125,15 +124,18 @@ def fresh_part(store: dist.Store, rank: int, world: int) -> dist.Store:
 
 
 def torchrun_place() -> tuple[int, int] | None:
-    """(rank, world) when torchrun or the like started this process."""
+    """(rank, world size) when torchrun or the like started this process."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return None
 
 
 @contextmanager
-def with_workers(world: int, run: Path, job: str, settings: list[str]) -> Iterator[Processes]:
-    """Start world − 1 workers on this machine, which find all else they need in the run directory, and lead them."""
+def with_workers(world: int, run: Path, module: str, arguments: list[str]) -> Iterator[Processes]:
+    """Start world − 1 workers on this machine, which run `python -m MODULE`, and lead them.
+
+    They find everything else they need in the run directory.
+    """
     if world == 1:
         yield Processes()
         return
@@ -145,12 +147,12 @@ def with_workers(world: int, run: Path, job: str, settings: list[str]) -> Iterat
         try:
             for rank in range(1, world):
                 log = logs.enter_context(open(run / f"worker-{rank}.log", "w", encoding="utf-8"))
-                place = [str(run), str(rank), str(world), str(store.port), job, *settings]
-                # Its standard input is a pipe that closes when this process dies, however it dies. In a session of its
-                # own, it is not hit by the Ctrl-C that is meant for this process.
+                place = [str(run), str(rank), str(world), str(store.port), *arguments]
+                # A worker's standard input is a pipe that closes when this process dies, however it dies. In its own
+                # session, a worker does not receive the Ctrl-C that is meant for this process.
                 workers.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "heedful.training.worker", *place],
+                        [sys.executable, "-m", module, *place],
                         stdin=subprocess.PIPE,
                         stdout=log,
                         stderr=log,
@@ -175,7 +177,7 @@ def with_workers(world: int, run: Path, job: str, settings: list[str]) -> Iterat
 
 
 def _watch(workers: list[subprocess.Popen[bytes]], met: threading.Event, over: threading.Event, run: Path) -> None:
-    """End this process when a worker is gone and the connection to it does not tell: at the start, or never."""
+    """End this process when a worker has died and the connection did not reveal it: before it was made, or after 30 seconds."""
     while not over.wait(0.2):
         dead = [rank for rank, worker in enumerate(workers, 1) if worker.poll() not in (None, 0)]
         if dead and (not met.is_set() or not over.wait(30.0)):
@@ -214,12 +216,5 @@ def cores() -> int:
 
 
 def most_workers(device: torch.device) -> int:
-    """How many processes a device of this machine can serve."""
+    """The most worker processes that a device of this machine can serve."""
     return {"cpu": 1024, "cuda": torch.cuda.device_count()}.get(device.type, 1)
-
-
-def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
-    """Numbers of processes worth trying: one, one for every two cores, one a core, as long as each gets five hundred
-    tokens of a batch. Elsewhere than on a CPU one."""
-    most = min(cores(), batch_tokens // 500) if device.type == "cpu" else 1
-    return sorted({number for number in (1, cores() // 2, cores()) if number in (1, *range(2, most + 1))})

@@ -1,4 +1,8 @@
-"""Memory that all processes of one machine see, so that they need not send each other what they can read."""
+"""Memory shared by the processes of one machine, and sums through it.
+
+Linux only (memfd and /proc); elsewhere `shared_floats` gives None and the processes communicate through gloo. `Board`
+also needs x86, whose stores become visible to other cores in order.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,15 @@ from torch import Tensor
 from heedful.runtime.processes import Processes, lost
 
 MOST = 8  # numbers summed at a time
-PAUSE = 5e-5  # seconds between two looks at whether the others are there
-LOOK = 1.0  # seconds between two looks at whether they are still alive
+POLL = 5e-5  # seconds between two checks whether the others have arrived
+ALIVE = 1.0  # seconds between two checks whether they are still alive
 
 
 def shared_floats(processes: Processes, rows: int, columns: int) -> Tensor | None:
     """Zeros (rows, columns) in float32 that every process sees; None where the processes cannot share memory.
 
-    The memory belongs to no file: the first process makes it, the others reach it by its number there, and it is gone
-    when the last of them is, however it ends.
+    The memory is an anonymous file: rank 0 creates it, the others open it through /proc, and the kernel frees it when the
+    last of them ends, however it ends.
     """
     size = rows * columns * torch.float32.itemsize
     place: tuple[int, int] | None = None
@@ -31,7 +35,7 @@ def shared_floats(processes: Processes, rows: int, columns: int) -> Tensor | Non
         number = os.memfd_create("heedful")
         os.truncate(number, size)
         place = (os.getpid(), number)
-    # Two machines may have a process of the same number, and a file of the same number open in it.
+    # Another machine may have a process with the same id and the same open file number: compare machines, too.
     everyone = processes.gather((place, platform.node(), _boot()))
     (place, *_), here = everyone[0], [(name, boot) for _, name, boot in everyone]
     memory: mmap.mmap | None = None
@@ -43,20 +47,20 @@ def shared_floats(processes: Processes, rows: int, columns: int) -> Tensor | Non
             memory = None
     possible = all(processes.gather(memory is not None))
     if number >= 0:
-        os.close(number)  # everyone has it by now, or never will
+        os.close(number)  # every process has mapped it by now, or never will
     if not possible or memory is None:
         return None
     return torch.frombuffer(memory, dtype=torch.float32).view(rows, columns)
 
 
 class Board:
-    """Sums of a few numbers over processes that share memory: each writes its own where all can read them.
+    """All-reduce of a few numbers between processes that share memory: each writes its own where all can read them.
 
-    A sum through a connection takes milliseconds, mostly to wake up; a step of a small model asks for three.
+    An all-reduce through a socket takes milliseconds, mostly to wake up the receiver; a step of a small model needs three.
     """
 
     def __init__(self, processes: Processes) -> None:
-        room = shared_floats(processes, processes.world, 64)  # a row a process, in cache lines of its own
+        room = shared_floats(processes, processes.world, 64)  # one row per process, in cache lines of its own
         assert room is not None
         self.rows = room.numpy().view(np.float64)  # how many sums, numbers of the even sums, numbers of the odd ones
         self.mine = self.rows[processes.rank]
@@ -65,22 +69,22 @@ class Board:
 
     @staticmethod
     def possible(processes: Processes) -> bool:
-        """Where a processor lets others see what it writes in the order of its writing."""
+        """Whether stores of one core become visible to the others in program order, as on x86."""
         return all(processes.gather(platform.machine() in ("x86_64", "AMD64")))
 
     def sum_(self, numbers: Tensor) -> Tensor:
-        """Add up a small vector (or number) over all processes, in place; when it is known, all have come here."""
+        """The sum of a small vector (or number) over all processes, in place. Also a barrier."""
         self.sums += 1
-        # Two places in turn: while a fast process writes its next number, a slow one may still be reading the last ones.
+        # Double buffering: while a fast process writes its next numbers, a slow one may still be reading the previous ones.
         first = 1 + MOST * (self.sums % 2)
         part = slice(first, first + numbers.numel())
         self.mine[part] = numbers.numpy()
         self.mine[0] = self.sums
-        look = time.monotonic() + LOOK
+        look = time.monotonic() + ALIVE
         while (self.rows[:, 0] < self.sums).any():
-            time.sleep(PAUSE)
+            time.sleep(POLL)
             if time.monotonic() > look:
-                look += LOOK
+                look += ALIVE
                 gone = [pid for pid in self.pids if not _alive(pid)]
                 if gone:
                     raise lost(f"process {gone[0]}")
@@ -88,7 +92,7 @@ class Board:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process of this machine runs; one that ended and was not yet missed does not."""
+    """Whether a process of this machine is running; a zombie is not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -97,7 +101,7 @@ def _alive(pid: int) -> bool:
 
 
 def _boot() -> str:
-    """What tells one running machine from another."""
+    """An id of this boot of this machine."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

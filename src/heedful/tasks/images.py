@@ -1,4 +1,4 @@
-"""Image classification as a job for the trainer: images with a class each, changed a little whenever they are seen."""
+"""Image classification as a job for the trainer: images with a class each, augmented at random while training."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ImageTask(Task):
         return deal_batches(plan, self.batch, position, rank, world)
 
     def batch(self, indices: Indices, epoch: int) -> ImageBatch:
-        """Some images as tensors, flipped, shifted and mixed as the recipe says; by chance, but the same every time."""
+        """Some images as tensors, augmented as the recipe says: at random, but reproducibly."""
         data = self.recipe.data
         seed = np.random.SeedSequence([self.recipe.training.seed, epoch, int(indices[0])]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed) >> 1)

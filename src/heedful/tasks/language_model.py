@@ -1,4 +1,4 @@
-"""Language modelling as a job for the trainer: one long stream of text, cut into windows anew in every epoch."""
+"""Language modelling as a job for the trainer: one long stream of tokens, cut into windows anew in every epoch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TextBatch(TensorBatch):
 
 
 class LanguageModelTask(Task):
-    """Learns to foresee the next token."""
+    """Learns to predict the next token."""
 
     unit = "tokens"
 

@@ -1,4 +1,4 @@
-"""BERT's pre-training as a job for the trainer (BERT, Section 3.1): guess hidden tokens, and whether one text follows another."""
+"""BERT's pre-training as a job for the trainer (BERT, Section 3.1): predict masked tokens and whether a text follows another."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PretrainingTask(EncoderTask):
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
-        self.document = self.train.target.ids  # (N,), one a chunk
+        self.document = self.train.target.ids  # (N,), one per chunk
         self.valid, self.test = (self.pairs(documents) for documents in (self.valid, self.test))
         if not self.valid:
             raise HeedfulError(

@@ -1,4 +1,4 @@
-"""What the trainer needs of a job, and what every job does alike: model, validation, pre-trained beginnings."""
+"""What the trainer needs of a job, and what all jobs share: model, validation, pre-trained weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from heedful.runtime.processes import Processes
 from heedful.text import Tokenizer
 
 SAMPLES = 8
-HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", "head")  # parts that pre-training need not have
+HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", "head")  # parts that a pre-trained model may lack
 
 
 class Task(ABC):
@@ -41,7 +41,7 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        """Do once what every process then loads."""
+        """Prepare the data once, for every process to load."""
 
     @abstractmethod
     def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Any]]:
@@ -56,7 +56,7 @@ class Task(ABC):
 
     @abstractmethod
     def pipeline(self, model: Any, quick: bool = False) -> Pipeline[Any]:
-        """The model as people will use it; `quick` where speed matters more, while training."""
+        """The model as people will use it; `quick` for validations while training, where speed matters more."""
 
     def search_words(self, quick: bool = False) -> str:
         """How the model writes when it is scored, in words: `greedy`, `beam 4`; empty where nothing is searched for."""

@@ -1,1 +1,1 @@
-"""The training loop and what it stands on: schedule, loss, checkpoints, processes."""
+"""Training: the loop, schedule, optimizers, checkpoints, and the run directory around them."""

@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or not there: written aside, synced, renamed; checked when read.
+"""Checkpoints that are complete or absent: written to a temporary file, synced, renamed, and verified when read.
 
-A checkpoint is one safetensors file: the weights and the two moments of Adam as flat vectors, and in its header where
-training stands. Random numbers and data order are functions of the seed and the step, so these need no more room.
+A checkpoint is one safetensors file: the weights and the two moments of Adam as flat vectors, and the progress of
+training in its header. Random numbers and data order are functions of the seed and the step, so they need no state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = re.compile(r"step-(\d{9})\.safetensors")
 
 @dataclass
 class Progress:
-    """Where training stands."""
+    """How far training is."""
 
     step: int = 0
     epoch: int = 0
@@ -56,7 +56,7 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def checksum(tensors: dict[str, Tensor], header: str) -> str:
-    """A hash of everything a checkpoint says."""
+    """A hash of everything in a checkpoint."""
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(tensors):
         digest.update(name.encode())
@@ -65,7 +65,7 @@ def checksum(tensors: dict[str, Tensor], header: str) -> str:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], layout: dict[str, list[int]], progress: Progress) -> Path:
-    """Write the checkpoint of `progress.step`; until it is whole, the last one stays the newest."""
+    """Write the checkpoint of `progress.step`; until it is complete, the previous one stays the newest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = checkpoint_path(folder, progress.step)
     header = json.dumps({"layout": layout, "progress": asdict(progress)})

@@ -1,7 +1,7 @@
-"""Muon, an optimizer for the matrices inside the layers: momentum, and every step of a matrix made orthogonal.
+"""Muon (Jordan et al., 2024): momentum whose matrix is made orthogonal before every step.
 
-A gradient of a matrix has a few large directions and many small ones. Adam follows the large ones; here all are followed
-alike, so that a batch teaches more. Embeddings and vectors, to which this does not apply, stay with Adam.
+The gradient of a matrix has a few large singular values and many small ones. Adam mostly follows the large ones; Muon
+sets all of them to about 1, so that a batch teaches more. Embeddings, biases and gains stay with Adam.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from heedful.nn.attention import MultiHeadAttention
 from heedful.nn.layers import DecoderLayer, EncoderLayer
 
 MOMENTUM = 0.95
-ROUNDS = 5  # of the iteration towards an orthogonal matrix; more change little
-# What a round does to a singular value s: a s + b s³ + c s⁵, which takes small ones up fast and leaves all near 1.
+ROUNDS = 5  # of the Newton–Schulz iteration; more change little
+# Each round maps a singular value s to a s + b s³ + c s⁵, which raises small ones fast and leaves all of them near 1.
 A, B, C = 3.4445, -4.7750, 2.0315
-STEP = 0.4  # size of the numbers of a step, by the learning rate: about twice those of Adam
+STEP = 0.4  # root mean square of an update, times the learning rate: about twice that of Adam
 
 
 def orthogonal(stack: Tensor) -> Tensor:
-    """Matrices (n, R, C) with all their singular values near 1, their directions as they were (Newton and Schulz)."""
+    """Matrices (n, R, C) with the same singular vectors and all singular values near 1 (Newton–Schulz iteration)."""
     if stack.size(1) > stack.size(2):
         return orthogonal(stack.mT).mT
     x = stack / (torch.linalg.matrix_norm(stack, keepdim=True) + 1e-7)
@@ -33,7 +33,7 @@ def orthogonal(stack: Tensor) -> Tensor:
 def hidden_matrices(model: nn.Module) -> dict[str, tuple[int, int, int]]:
     """Name of every matrix inside a layer → (how many equal ones it is made of, their rows, their columns).
 
-    W_Q, W_K and W_V stand in one parameter; each is a matrix of its own.
+    W_Q, W_K and W_V share one parameter, but each is a matrix of its own.
     """
     found = {}
     for layer_name, layer in model.named_modules():
@@ -48,15 +48,15 @@ def hidden_matrices(model: nn.Module) -> dict[str, tuple[int, int, int]]:
 
 
 class Muon:
-    """Takes care of matrices of one shape, (n, R, C) each: their weights, their gradients and the momentum of these."""
+    """Updates a stack of matrices of one shape: weights, gradients and momentum, (n, R, C) each."""
 
     def __init__(self, weights: Tensor, gradients: Tensor, momentum: Tensor) -> None:
         self.weights, self.gradients, self.momentum = weights, gradients, momentum
-        self.size = STEP * max(weights.shape[1:]) ** 0.5  # the numbers of an orthogonal matrix are as small as it is wide
+        self.size = STEP * max(weights.shape[1:]) ** 0.5  # an orthogonal matrix has entries of root mean square 1/√max(R, C)
 
     @torch.no_grad()
     def step(self, rate: float, decay: float) -> None:
-        """A step along the momentum, a little ahead of it (Nesterov)."""
+        """A step along the Nesterov momentum."""
         if len(self.weights):
             self.momentum.lerp_(self.gradients, 1.0 - MOMENTUM)
             ahead = torch.lerp(self.gradients, self.momentum, MOMENTUM)

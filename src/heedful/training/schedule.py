@@ -1,4 +1,4 @@
-"""Learning rate by step (SPEC 11)."""
+"""Learning rate by step (Section 5.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The training loop (SPEC 11): steps, validations, checkpoints, and the same weights whenever it is interrupted.
+"""The training loop (Section 5): steps, validations and checkpoints, with exact resume.
 
-Every random number of a step comes from (seed, step, process) and the order of the data from (seed, epoch). So a run
-continued from a checkpoint does exactly what it would have done without the interruption.
+Every random number of a step is a function of (seed, step, rank) and the order of the data of (seed, epoch). So a run
+resumed from a checkpoint does exactly what it would have done without the interruption.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from heedful.training.checkpoint import (
     prune_checkpoints,
     save_checkpoint,
 )
+from heedful.training.flat_weights import FlatWeights
 from heedful.training.memory import check_memory
 from heedful.training.schedule import learning_rate
-from heedful.training.weights import FlatWeights, Weights
+from heedful.training.weights import Weights
 
 WARM = 2  # steps before a trial begins to count
-PIECE = 1024  # positions of a batch, at least, that a CPU learns from at a time: so it keeps little for the way back
-PIECE_NUMBERS = 1 << 18  # as many positions of a narrow model as there are of these in its width: small pieces cost time
+# A CPU trains on a batch in pieces, so that only the activations of one piece are kept for the backward pass.
+PIECE = 1024  # positions per piece, at least
+PIECE_NUMBERS = 1 << 18  # narrow models take longer pieces: PIECE_NUMBERS / d_model positions
 PERSISTENT = 20  # steps in a row without a finite loss before giving up
 
 
@@ -66,7 +68,7 @@ class Trainer:
         self.weights: Weights
         adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
         if s.shard and processes.world > 1:
-            from heedful.training.sharded import ShardedLoss, ShardedWeights  # a quarter of all that is imported
+            from heedful.training.sharded_weights import ShardedLoss, ShardedWeights  # slow to import, rarely needed
 
             self.judged_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
             self.loss = root = ShardedLoss(self.model, task.loss)
@@ -77,12 +79,16 @@ class Trainer:
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=bf16)
         self.progress = Progress()
         self.folder = run / "checkpoints"
-        self.stop_asked = False  # set from outside: finish the step, save, return
+        self.stop_asked = False
+
+    def ask_to_stop(self) -> None:
+        """Let the present step finish, save a checkpoint and return from `train`."""
+        self.stop_asked = True
 
     # Continuing
 
     def resume(self) -> bool:
-        """Take up the newest checkpoint that is whole; damaged ones are named and passed over."""
+        """Load the newest checkpoint that is intact; damaged ones are named and skipped."""
         choice: tuple[int, Path] | None = None
         if self.processes.first:
             for step, path in reversed(list_checkpoints(self.folder)):
@@ -110,7 +116,7 @@ class Trainer:
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
     def scheduled(self) -> list[int]:
-        """Steps up to now whose checkpoints are part of the plan; one made by Ctrl-C is not, and never averaged."""
+        """Steps up to now whose checkpoints were scheduled; one made by Ctrl-C was not, and is never averaged."""
         step = self.progress.step
         planned = list(range(self.settings.checkpoint_every, step + 1, self.settings.checkpoint_every))
         if self.finished and step not in planned:
@@ -121,7 +127,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """All steps done, or no better for too long."""
+        """Whether all steps are done, or early stopping has ended the run."""
         out_of_patience = 0 < self.settings.patience <= self.progress.stale
         return self.progress.step >= self.settings.steps or out_of_patience
 
@@ -130,7 +136,7 @@ class Trainer:
         s, p = self.settings, self.progress
         items = self.task.batches(Position(p.epoch, p.batch), self.processes.rank, self.processes.world)
         data = Prefetch(items)
-        window = Window(p)
+        window = StepWindow(p)
         try:
             self.screen.at_step(p.step, s.steps)
             while not self.finished:
@@ -144,7 +150,7 @@ class Trainer:
                 if p.step % s.validate_every == 0 or p.step == s.steps:
                     better = self.validate(log, on_best)
                 if p.step % s.checkpoint_every == 0 or better or self.finished or stop:
-                    self.save()  # with a new best too: what lies in best/ is always of this course of events
+                    self.save()  # after a new best, too: best/ never runs ahead of the checkpoints
                 if stop and not self.finished:
                     return False
             return True
@@ -152,20 +158,20 @@ class Trainer:
             data.close()
 
     def trial(self, seconds: float) -> float:
-        """Units a second, found by training for about so long; the weights are not worth keeping afterwards."""
+        """Units per second, measured by training for about so long; the weights are of no use afterwards."""
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
         try:
-            while not self.step(data, Window(self.progress)):
+            while not self.step(data, StepWindow(self.progress)):
                 now = time.perf_counter()
                 if self.progress.step == WARM:
                     started, before = now, self.progress.tokens
                 elif self.progress.step > WARM and now - started > seconds:
-                    self.stop_asked = self.processes.first  # the others hear of it in the next step
+                    self.stop_asked = self.processes.first  # the next step tells the others
             return (self.progress.tokens - before) / (time.perf_counter() - started)
         finally:
             data.close()
 
-    def step(self, data: Iterator[tuple[Position, Any]], window: Window) -> bool:
+    def step(self, data: Iterator[tuple[Position, Any]], window: StepWindow) -> bool:
         """One optimizer step over `accumulate` batches; returns whether someone asked to stop."""
         s, p, weights = self.settings, self.progress, self.weights
         seed = np.random.SeedSequence([s.seed, p.step, self.processes.rank]).generate_state(1, np.uint64)[0]
@@ -173,17 +179,17 @@ class Trainer:
         self.model.train()
         weights.clear()
         extra = {"r_drop": s.r_drop} if s.r_drop and p.step >= self.r_drop_begins else {}
-        numbers = torch.zeros(4, device=self.device)  # loss, negative log-likelihood, tokens, and the wish to stop
+        numbers = torch.zeros(4, device=self.device)  # loss, negative log-likelihood, tokens, and whether to stop
         position = Position(p.epoch, p.batch)
         for _ in range(s.accumulate):
             position, batch = next(data)
             if batch is None and not s.shard:
                 continue
             for piece in self.pieces(self.spare if batch is None else batch):
-                with explained():  # with sharded weights the layers, too, hear of a process that died
+                with explained():  # sharded weights communicate inside the layers
                     with self.autocast:
                         loss, nll, tokens = self.loss(piece.to(self.device), **extra)
-                    if batch is None:  # everyone must take part in gathering the weights, even if only in name
+                    if batch is None:  # every process must take part in gathering the weights, with a loss of zero
                         loss, nll, tokens = 0.0 * loss, 0.0 * nll, 0
                     loss.backward()
                 numbers[:3] += torch.stack([loss.detach(), nll.detach(), loss.new_tensor(tokens)])
@@ -197,7 +203,7 @@ class Trainer:
             p.skipped_in_row = 0
             p.tokens += int(count)
             shrink = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
-            with self.autocast:  # Muon's products
+            with self.autocast:  # for Muon's products
                 # The mean over the tokens of all processes, clipped.
                 weights.update(self.rate, shrink / count, s.weight_decay * self.rate)
             window.add(total, nll_total, count, norm)
@@ -213,30 +219,31 @@ class Trainer:
         return stop > 0
 
     def pieces(self, batch: Any) -> list[Any]:
-        """A batch in parts, whose gradients add up to its own. GPUs want it whole; sharded weights travel once a part."""
+        """A batch in pieces, whose gradients add up to its own; whole on a GPU, and with sharded weights, which each piece would
+        gather again."""
         if self.device.type != "cpu" or self.settings.shard:
             return [batch]
         return batch.pieces(max(PIECE, PIECE_NUMBERS // self.model.config.d_model))
 
     @cached_property
     def spare(self) -> Any:
-        """A batch for a process whose share is empty."""
+        """A batch for a process whose share of a batch is empty."""
         return next(batch for _, batch in self.task.batches(Position(), 0, 1) if batch is not None)
 
     @property
     def r_drop_begins(self) -> float:
-        """The step from which on R-Drop is in use, if it is."""
+        """The step at which R-Drop begins, if it is used."""
         return self.settings.r_drop_from * self.settings.steps
 
     @property
     def rate(self) -> float:
-        """The learning rate of the step just begun."""
+        """The learning rate of the present step."""
         s = self.settings
         return learning_rate(self.progress.step, s.schedule, s.learning_rate, s.warmup, s.steps, self.model.config.d_model)
 
-    # Telling
+    # Reporting
 
-    def report(self, log: MetricsLog | None, window: Window, data: Prefetch[Any]) -> None:
+    def report(self, log: MetricsLog | None, window: StepWindow, data: Prefetch[Any]) -> None:
         """Log the steps since the last report."""
         p = self.progress
         values = window.close(p, data.waited)
@@ -249,7 +256,7 @@ class Trainer:
         self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], self.task.unit, left)
 
     def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
-        """Score on held-out examples with the model at work, and remember whether it is the best so far."""
+        """Score the model on held-out examples, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
         with self.judging() as model:
             scores = self.task.validate(model, self.processes)
@@ -272,7 +279,7 @@ class Trainer:
 
     @contextmanager
     def judging(self) -> Iterator[Any]:
-        """Inside, the model that is judged and kept."""
+        """Inside, the model that is validated and kept."""
         with self.weights.judged():
             self.weights.fill(self.judged_model)
             yield self.judged_model
@@ -280,7 +287,7 @@ class Trainer:
     # Ending
 
     def settle(self) -> str:
-        """Give the judged model its final weights; says what they are."""
+        """Give the validated model its final weights; returns what they are."""
         if self.settings.ema:
             self.weights.swap_mean()
             what = "running mean of the weights"
@@ -291,7 +298,7 @@ class Trainer:
         return what
 
     def average_last(self) -> int:
-        """Set the weights to the mean of the last planned checkpoints; returns how many there were."""
+        """Set the weights to the mean of the last scheduled checkpoints; returns how many there were."""
         wanted = set(self.scheduled()[-self.settings.average :])
         mine = [(step, path) for step, path in list_checkpoints(self.folder) if step in wanted]
         total: Tensor | None = None
@@ -315,8 +322,8 @@ def on_a_line(text: str, longest: int = 100) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-class Window:
-    """What the steps since the last report add up to; validations and checkpoints take none of its time."""
+class StepWindow:
+    """Sums over the steps since the last report; the time of validations and checkpoints does not count."""
 
     def __init__(self, progress: Progress) -> None:
         self.begin(progress, 0.0)
@@ -329,7 +336,7 @@ class Window:
         self.loss, self.nll, self.tokens, self.norm = self.loss + loss, self.nll + nll, self.tokens + tokens, norm
 
     def close(self, progress: Progress, waited: float) -> dict[str, float]:
-        """The window's means (not a number when every step was skipped); a new one begins."""
+        """The means of the window (NaN when every step was skipped); a new window begins."""
         seconds = max(1e-9, progress.seconds - self.started)
         values = {
             "loss": self.loss / self.tokens if self.tokens else math.nan,

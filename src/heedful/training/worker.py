@@ -11,7 +11,7 @@ from heedful.training.run import work
 
 
 def main() -> int:
-    """Join the leader, train, leave."""
+    """Join the leading process, train, exit."""
     run, job, settings = Path(sys.argv[1]), sys.argv[5], sys.argv[6:]
     rank, world, port = map(int, sys.argv[2:5])
     try:

@@ -1,4 +1,4 @@
-"""Weights of which every process holds a part (PyTorch's FSDP2), for models that do not fit into one."""
+"""Weights of which every process holds a shard (PyTorch's FSDP2), for models that do not fit into one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heedful.training.weights import Weights
 
 
 class ShardedLoss(nn.Module):
-    """A model together with its loss: the one thing that is called, so that FSDP2 can gather and scatter around it."""
+    """A model together with its loss: the root module that is called, so that FSDP2 can gather and scatter around it."""
 
     def __init__(self, model: nn.Module, loss: Callable[..., tuple[Tensor, Tensor, int]]) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ShardedLoss(nn.Module):
 
 
 class ShardedWeights(Weights):
-    """Every layer is gathered when it computes and let go again; gradients and Adam's moments exist in parts alone."""
+    """Every layer is gathered while it computes and freed again; gradients and Adam's moments exist only as shards."""
 
     def __init__(self, root: ShardedLoss, processes: Processes, adam: dict[str, Any], ema: float = 0.0) -> None:
         super().__init__(ema)
@@ -52,7 +52,7 @@ class ShardedWeights(Weights):
         self.means = [parameter.to_local().detach().clone() for parameter in self.parameters] if ema else []
 
     def gradients(self) -> list[Tensor]:
-        """This process's parts of the gradient."""
+        """This process's shards of the gradient."""
         return [p.grad.to_local() for p in self.parameters if isinstance(p.grad, DTensor)]
 
     def clear(self) -> None:
@@ -89,7 +89,7 @@ class ShardedWeights(Weights):
         whole: dict[str, list[Tensor]] = {}
         with torch.no_grad(), explained():
             for name, pieces in parts.items():
-                for piece in pieces:  # whole one at a time, but for the process that keeps them
+                for piece in pieces:  # gathered one at a time; only the first process keeps them
                     full = piece.full_tensor()
                     if self.processes.first:
                         whole.setdefault(name, []).append(full.flatten().cpu())

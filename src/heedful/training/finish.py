@@ -1,0 +1,81 @@
+"""The end of a run: final weights, scores of both models on everything held out, cards, results and report."""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from heedful.explain.report import write_report
+from heedful.pipelines.load import load_pipeline
+from heedful.recipes import Recipe
+from heedful.runtime.files import write_json
+from heedful.runtime.processes import Processes
+from heedful.runtime.screen import Screen
+from heedful.tasks.task import Task
+from heedful.training.card import model_card
+from heedful.training.checkpoint import prune_checkpoints
+from heedful.training.trainer import Trainer
+
+
+def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes) -> Callable[[dict[str, Any]], None]:
+    """What to do after the best validation so far: save the model."""
+
+    def keep(scores: dict[str, Any]) -> None:
+        model, progress = trainer.judged_model, trainer.progress
+        card = model_card(recipe, model, progress, {"validation": scores}, "best", processes.world, task.unit)
+        task.pipeline(model).save(run / "best", card)
+
+    return keep
+
+
+def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes, screen: Screen) -> dict[str, Any]:
+    """Average, score both models on everything held out, write cards, results and report."""
+    final = trainer.settle()
+    screen.say(f"final model: {final}")
+    if processes.first:
+        task.pipeline(trainer.judged_model).save(run / "final", "")
+    processes.gather(None)  # both models are written
+    # With a falling learning rate the last weights are often the best ones: equal models are scored once.
+    same = filecmp.cmp(run / "final" / "model.safetensors", run / "best" / "model.safetensors", shallow=False)
+    same = processes.gather(same)[0]
+    results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
+    results["scored"] = scoring_words(task, recipe)
+    tick = screen.track("scoring the best and the final model", (1 if same else 2) * (2 if task.test else 1))
+    for name in ("final", "best"):
+        pipeline = load_pipeline(run / name, trainer.device)
+        if name == "final" or not same:
+            scores = {"validation": task.validate(pipeline.model, processes, everything=True)}
+            tick(1)
+            if task.test:
+                scores["test"] = task.score(pipeline.model, task.test, processes)
+                tick(1)
+        if processes.first:
+            progress, which = trainer.progress, f"final, {final}"
+            if name == "best":
+                progress, which = replace(progress, step=progress.best_step), f"best by {recipe.training.metric}"
+            pipeline.save(run / name, model_card(recipe, pipeline.model, progress, scores, which, processes.world, task.unit))
+        results[name] = {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
+        results["samples"] = scores.get("test", scores["validation"])["samples"]
+    if processes.first:
+        if not trainer.finished:
+            results["unfinished"] = f"stopped at step {trainer.progress.step:,} of {recipe.training.steps:,}"
+        write_report(run, results, load_pipeline(run / "best"), (task.test or task.valid)[:8], task.unit)
+        write_json(run / "results.json", results)
+        if trainer.finished:  # nothing is left to resume or average
+            prune_checkpoints(trainer.folder, {trainer.progress.step})
+    return results
+
+
+def scoring_words(task: Task, recipe: Recipe) -> str:
+    """Why the scores at the end differ from those of the validations while training, where they may; or nothing."""
+    quick, whole = task.search_words(quick=True), task.search_words()
+    judged = min(recipe.training.validate_pairs, len(task.valid))
+    differences = []
+    if quick != whole:
+        differences.append(f"with {whole}, where validations while training were {quick}")
+    if judged < len(task.valid):
+        differences.append(f"on all {len(task.valid):,} validation examples, where validations while training used {judged:,}")
+    return f"scored {' and '.join(differences)}" if differences else ""

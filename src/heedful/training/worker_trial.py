@@ -1,0 +1,64 @@
+"""How many worker processes to train with: the number given, or the fastest of those possible, measured by a short trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from heedful.jobs.registry import JOBS
+from heedful.recipes import Recipe
+from heedful.runtime.device import pick_device
+from heedful.runtime.processes import Processes, cores, most_workers
+from heedful.runtime.screen import Screen, Silence
+from heedful.training.trainer import Trainer
+
+SECONDS = 3.0  # that each number of workers is tried for
+LEAST_TOKENS = 500  # of a batch that are worth a worker of their own
+
+
+def with_chosen_workers(
+    recipe: Recipe, run: Path, screen: Screen, start: Callable[[int, str, Recipe], AbstractContextManager[Processes]]
+) -> Recipe:
+    """The recipe with a number of workers; `start(number, job, recipe)` starts that many on a job."""
+    device, workers = pick_device(recipe.training.device), recipe.training.workers
+    if not workers:
+        found: dict[int, float] = {}
+        possible = possible_workers(device, recipe.training.batch_tokens)
+        if recipe.training.shard:  # all there are: a trial with one would need the whole model in one process
+            possible = [cores() if device.type == "cpu" else most_workers(device)]
+        for number in possible if len(possible) > 1 else []:
+            with start(number, "trial", recipe) as processes:
+                found[number] = measure_speed(recipe, run, processes)
+        workers = max(found, key=found.__getitem__, default=possible[0])
+        for number, rate in found.items():
+            screen.say(f"trial: {crew(number)}: {rate:,.0f} {JOBS[recipe.task].task_class.unit}/s")
+        recipe = replace(recipe, training=replace(recipe.training, workers=workers))
+    if device.type == "cpu":
+        screen.say(f"training with {crew(workers)}")
+    return recipe
+
+
+def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
+    """Numbers of processes worth trying on a CPU: one, one per two cores, one per core, while each gets enough tokens of a
+    batch. One on any other device."""
+    most = min(cores(), batch_tokens // LEAST_TOKENS) if device.type == "cpu" else 1
+    return sorted({number for number in (1, cores() // 2, cores()) if number in (1, *range(2, most + 1))})
+
+
+def crew(workers: int) -> str:
+    """`2 workers of 1 thread`"""
+    threads = max(1, cores() // workers) if workers > 1 else torch.get_num_threads()
+    return f"{workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}"
+
+
+def measure_speed(recipe: Recipe, run: Path, processes: Processes) -> float:
+    """Units trained on per second."""
+    task, threads = JOBS[recipe.task].task_class(recipe, run / "data"), torch.get_num_threads()
+    try:
+        return Trainer(task, recipe, run, processes, Silence()).trial(SECONDS)
+    finally:
+        torch.set_num_threads(threads)
