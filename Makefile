@@ -1,10 +1,11 @@
 # make demo   set up, train the default model, score it, translate examples, write the report
 # make test   set up, lint, types, tests
+# make docs   set up, write the reference pages, build the documentation into site/
 # make slow   the tests that `make test` leaves out: ten times as many malformed inputs, more kills, more full disks
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow lint clean
+.PHONY: demo test docs slow lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,9 +38,14 @@ test: lint
 	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
 
+docs: .venv/dev
+	@$(BIN)/python docs/reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'Open site/index.html in a browser; its search needs a server: python3 -m http.server -d site'
+
 slow: .venv/dev
 	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
 
 clean:
-	rm -rf .venv build dist src/*.egg-info
+	rm -rf .venv build dist site src/*.egg-info
