@@ -33,7 +33,7 @@ import torch
 
 from heedful.data.parallel import Pair
 from heedful.data.prepare import load_prepared
-from heedful.evaluation import translation_scores
+from heedful.evaluation.bleu import translation_scores
 from heedful.models import build_model
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe

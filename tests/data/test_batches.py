@@ -20,7 +20,7 @@ from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.drops import Drops
 from heedful.data.framing import Batch, SpecialIds, collate, special_ids
 from heedful.data.prepare import load_prepared, prepare
-from heedful.data.store import ParallelStore, write_store
+from heedful.data.token_store import ParallelStore, write_store
 from heedful.jobs.data import PairSettings
 from heedful.recipes.settings import TokenizerSettings
 from heedful.runtime.screen import Silence

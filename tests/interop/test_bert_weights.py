@@ -13,7 +13,8 @@ from interop_models import WORDS, batch, same_tensors, shake, write_vocab_txt
 from safetensors.torch import load_file, save_file
 
 from heedful.errors import HeedfulError
-from heedful.interop import bert, export_huggingface, import_huggingface
+from heedful.interop import bert
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.bert import BertConfig
 from heedful.pipelines import load_pipeline
 

@@ -11,7 +11,7 @@ import transformers
 from interop_models import TEXTS, batch, shake
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.models import build_model
 from heedful.models.bert import BertConfig

@@ -13,7 +13,7 @@ from interop_models import TEXTS, batch, same_tensors, shake
 from tokenizers import ByteLevelBPETokenizer
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.gpt import GPTConfig
 from heedful.pipelines import load_pipeline
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from test_bert_weights import build
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.pipelines import load_pipeline
 
 NAME = "BertForTokenClassification"

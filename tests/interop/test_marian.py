@@ -13,8 +13,9 @@ from interop_models import TEXTS, batch, same_tensors, shake, write_marian_vocab
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface, marian
-from heedful.interop.settings import Settings
+from heedful.interop import marian
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import load_pipeline
@@ -78,7 +79,7 @@ def test_a_marian_model_gives_the_numbers_of_transformers_and_goes_back_unchange
 ) -> None:
     model = build(seed, **variant)
     values, tensors = stored(model, tmp_path / "theirs")
-    config, weights = marian.to_heedful(Settings(values, "config.json"), tensors, "model.safetensors")
+    config, weights = marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "model.safetensors")
     ours = Seq2Seq(config).eval()
     load_weights(ours, weights, "import")
     theirs, own = logits(model, ours, seed)
@@ -110,12 +111,12 @@ def test_a_shared_matrix_may_stand_in_the_file_under_every_name(tmp_path: Path) 
     values, tensors = stored(build(), tmp_path)
     shared = tensors["model.shared.weight"]
     copies = {"lm_head.weight": shared.clone(), "model.encoder.embed_tokens.weight": shared.clone()}
-    read = marian.to_heedful(Settings(values, "config.json"), {**tensors, **copies}, "file")[1]
+    read = marian.to_heedful(ForeignConfig(values, "config.json"), {**tensors, **copies}, "file")[1]
     alone = {("lm_head.weight" if name == "model.shared.weight" else name): tensor for name, tensor in tensors.items()}
-    assert torch.equal(read["output_weight"], marian.to_heedful(Settings(values, "c"), alone, "file")[1]["output_weight"])
+    assert torch.equal(read["output_weight"], marian.to_heedful(ForeignConfig(values, "c"), alone, "file")[1]["output_weight"])
     copies["lm_head.weight"] += 1
     with pytest.raises(HeedfulError, match=r"lm_head.weight differs from model.shared.weight, with which heedful shares it"):
-        marian.to_heedful(Settings(values, "config.json"), {**tensors, **copies}, "file")
+        marian.to_heedful(ForeignConfig(values, "config.json"), {**tensors, **copies}, "file")
 
 
 def test_stored_positions_are_left_out_when_they_are_sinusoidal_and_refused_when_not(tmp_path: Path) -> None:
@@ -123,16 +124,16 @@ def test_stored_positions_are_left_out_when_they_are_sinusoidal_and_refused_when
     values, tensors = stored(model, tmp_path)
     name = "model.encoder.embed_positions.weight"
     tensors[name] = model.state_dict()[name].clone()
-    marian.to_heedful(Settings(values, "config.json"), tensors, "file")
+    marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "file")
     tensors[name][3, 2] += 0.1
     with pytest.raises(HeedfulError, match=f"{name} in file does not hold sinusoidal positions"):
-        marian.to_heedful(Settings(values, "config.json"), tensors, "file")
+        marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "file")
 
 
 def test_half_precision_is_read_exactly(tmp_path: Path) -> None:
     values, tensors = stored(build(), tmp_path)
     half = {name: tensor.half() for name, tensor in tensors.items()}
-    weights = marian.to_heedful(Settings(values, "config.json"), half, "file")[1]
+    weights = marian.to_heedful(ForeignConfig(values, "config.json"), half, "file")[1]
     assert weights["output_weight"].dtype == torch.float32
     order = marian.theirs_in_our_order(12)
     assert torch.equal(weights["output_weight"], half["model.shared.weight"].float()[:, order])
@@ -156,7 +157,7 @@ def test_half_precision_is_read_exactly(tmp_path: Path) -> None:
 def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     values, tensors = stored(build(), tmp_path)
     with pytest.raises(HeedfulError) as error:
-        marian.to_heedful(Settings({**values, **change}, "x/config.json"), tensors, "file")
+        marian.to_heedful(ForeignConfig({**values, **change}, "x/config.json"), tensors, "file")
     assert says in str(error.value)
     assert str(error.value).startswith("x/config.json")
 

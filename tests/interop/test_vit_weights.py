@@ -15,8 +15,9 @@ from interop_models import shake
 from safetensors.torch import load_file, save_file
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface, vit
-from heedful.interop.settings import Settings
+from heedful.interop import vit
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.vit import ViT, ViTConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import load_pipeline
@@ -46,7 +47,7 @@ def test_a_vit_gives_the_numbers_of_transformers_and_goes_back_unchanged(
     model = build(seed, **variant)
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
-    config, weights = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, weights = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     ours = ViT(config).eval()
     load_weights(ours, weights, "import")
     images = torch.randn(3, config.channels, config.image_size, config.image_size)
@@ -69,7 +70,7 @@ def test_another_image_size_is_interpolated_as_in_transformers(tmp_path: Path) -
     model = build()
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
-    config, weights = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, weights = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     ours = ViT(config).eval()
     load_weights(ours, weights, "import")
     images = torch.randn(2, 3, 24, 32)
@@ -90,14 +91,14 @@ def test_what_has_no_counterpart_is_named(change: dict[str, Any], says: str, tmp
     build().save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     with pytest.raises(HeedfulError) as error:
-        vit.to_heedful(Settings({**values, **change}, "x/config.json"), load_file(tmp_path / "model.safetensors"), "file")
+        vit.to_heedful(ForeignConfig({**values, **change}, "x/config.json"), load_file(tmp_path / "model.safetensors"), "file")
     assert says in str(error.value)
 
 
 def test_a_size_may_be_given_as_two_equal_sides(tmp_path: Path) -> None:
     build().save_pretrained(tmp_path)
     values = {**json.loads((tmp_path / "config.json").read_text()), "image_size": [16, 16], "patch_size": [4, 4]}
-    config, _ = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, _ = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     assert (config.image_size, config.patch) == (16, 4)
 
 

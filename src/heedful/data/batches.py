@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.framing import Batch, SpecialIds, collate
-from heedful.data.store import ParallelStore
+from heedful.data.token_store import ParallelStore
 from heedful.errors import HeedfulError
 
 POOL = 1 << 20  # pairs sorted by length together

@@ -10,7 +10,7 @@ from typing import Any
 from heedful.data.drops import Drops
 from heedful.data.prepare import Reporter, prepare_once
 from heedful.data.splits import hash_of
-from heedful.data.store import Rows, write_rows
+from heedful.data.token_store import Rows, write_rows
 from heedful.errors import HeedfulError, UsageError
 
 SPLITS = ("train", "valid", "test")

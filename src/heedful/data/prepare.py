@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair, ParallelFiles
-from heedful.data.store import ParallelStore, encode_pairs, write_store
+from heedful.data.token_store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
 from heedful.runtime.files import os_error_sentence, sync
 from heedful.text import Tokenizer

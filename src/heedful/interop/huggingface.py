@@ -17,9 +17,9 @@ from torch import Tensor
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.interop import bert, gpt2, marian, vit
-from heedful.interop.sentences import is_sentence_encoder, lower_case, read_pooling, write_pooling
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import TARGET, read_json, read_tokenizers, write_tokenizer
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import TARGET, read_foreign_tokenizers, read_json, write_tokenizer
+from heedful.interop.sentence_transformers import is_sentence_encoder, lower_case, read_pooling, write_pooling
 from heedful.jobs.registry import JOBS
 from heedful.models import build_model, kind_of
 from heedful.models.weights import load_weights, named_weights
@@ -28,7 +28,7 @@ from heedful.pipelines.load import load_pipeline
 from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
 from heedful.text import Tokenizer
 
-Reader = Callable[[Settings, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
+Reader = Callable[[ForeignConfig, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
 READERS: dict[str, Reader] = {
     "marian": marian.to_heedful,
     "bert": bert.to_heedful,
@@ -57,31 +57,31 @@ def import_huggingface(path: Path, out: Path) -> str:
         raise HeedfulError(
             f"{path} is a model of type '{model_type[:40]}', which heedful does not read; it reads {', '.join(sorted(READERS))}"
         )
-    settings = Settings(values, str(path / "config.json"))
-    settings.require(quantization_config=None)
-    architecture = settings.architecture(USUAL_CLASS[model_type])
+    foreign = ForeignConfig(values, str(path / "config.json"))
+    foreign.require(quantization_config=None)
+    architecture = foreign.architecture(USUAL_CLASS[model_type])
     tensors, origin = read_tensors(path, architecture)
-    refuse_too_many_layers(settings, len(tensors))
+    refuse_too_many_layers(foreign, len(tensors))
     try:
-        config, weights = READERS[model_type](settings, tensors, origin)
+        config, weights = READERS[model_type](foreign, tensors, origin)
     except UsageError as error:
-        raise HeedfulError(f"{settings.origin} does not describe a model: {error}") from error
+        raise HeedfulError(f"{foreign.origin} does not describe a model: {error}") from error
     check_shapes(config, {name: weight.shape for name, weight in weights.items()}, origin)
     model = build_model(config)
     load_weights(model, weights, origin)
 
-    task, use = find_task(path, settings, config)
+    task, use = find_task(path, foreign, config)
     tokenizers: dict[str, Tokenizer] = {}
     if model_type == "vit":
         images = path / "preprocessor_config.json"
-        vit.refuse_other_pixels(Settings(read_json(images, missing={}), str(images)), config)
+        vit.refuse_other_pixels(ForeignConfig(read_json(images, missing={}), str(images)), config)
         note = (
             f"an image that is not {config.image_size}×{config.image_size} is cut to a square before it is scaled, where "
             "transformers squeezes it"
         )
     else:
         sizes = [getattr(config, name) for name in ("source_vocab", "target_vocab", "vocab") if hasattr(config, name)]
-        tokenizers, note = read_tokenizers(path, model_type, settings, sizes)
+        tokenizers, note = read_foreign_tokenizers(path, model_type, foreign, sizes)
     if task == "embedding":
         lower_case(path, tokenizers["tokenizer"])
     what = f"{architecture} of {sum(weight.numel() for weight in weights.values()):,} parameters"
@@ -166,25 +166,25 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
     return f"wrote {JOBS[task].what} to {out} as a {values['architectures'][0]} of transformers"
 
 
-def find_task(path: Path, settings: Settings, config: Any) -> tuple[str, dict[str, Any]]:
+def find_task(path: Path, foreign: ForeignConfig, config: Any) -> tuple[str, dict[str, Any]]:
     """What the model is used for here, and the settings it is used with."""
     kind = kind_of(config)
     if is_sentence_encoder(path) and (kind != "bert" or config.head != "none"):
         raise HeedfulError(f"{path} is of sentence-transformers, of which heedful reads those that hold a BertModel")
     if kind == "seq2seq":
-        given = {**settings.values, **read_json(path / "generation_config.json", missing={})}
-        beams = Settings(given, str(path / "generation_config.json")).integer("num_beams", 4)
+        given = {**foreign.values, **read_json(path / "generation_config.json", missing={})}
+        beams = ForeignConfig(given, str(path / "generation_config.json")).integer("num_beams", 4)
         return "translation", {"beam": beams}
     if kind == "gpt":
         return "language-model", {}
     if kind == "vit":
-        return "image-classification", {"labels": settings.labels()}
-    task = bert.ARCHITECTURES[bert.find_architecture(settings)][1]
+        return "image-classification", {"labels": foreign.labels()}
+    task = bert.ARCHITECTURES[bert.find_architecture(foreign)][1]
     longest = read_json(path / "tokenizer_config.json", missing={}).get("model_max_length")
     limit = min(config.max_positions, longest if isinstance(longest, int) and longest > 2 else config.max_positions)
     use: dict[str, Any] = {"max_length": limit}
     if task in ("classification", "tagging"):
-        use["labels"] = settings.labels()
+        use["labels"] = foreign.labels()
     if task == "tagging":
         use["split"] = "words"  # the corpora of named entities have signs apart from words
     if is_sentence_encoder(path):
@@ -229,11 +229,11 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         raise HeedfulError(os_error_sentence(error)) from error
 
 
-def refuse_too_many_layers(settings: Settings, tensors: int) -> None:
+def refuse_too_many_layers(foreign: ForeignConfig, tensors: int) -> None:
     """Stop before a wrong number of layers makes a list of missing tensors that nobody can read."""
     for name in ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers"):
-        if settings.integer(name, 0, least=0) > tensors:
-            raise HeedfulError(f"{settings.origin} has {name} = {settings.values[name]}, but there are {tensors} tensors in all")
+        if foreign.integer(name, 0, least=0) > tensors:
+            raise HeedfulError(f"{foreign.origin} has {name} = {foreign.values[name]}, but there are {tensors} tensors in all")
 
 
 def how_to_download(name: str) -> str:

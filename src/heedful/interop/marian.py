@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.links import Link, linear, read_linked, write_linked
-from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
 
@@ -19,20 +19,20 @@ POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positi
 BIAS = "final_logits_bias"
 
 
-def links(config: Seq2SeqConfig) -> list[Link]:
+def weight_map(config: Seq2SeqConfig) -> list[MappedWeight]:
     """Every weight of the encoder–decoder; of a shared matrix the first name, which is the output's."""
     source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
     if config.tie == "all":
-        found = [Link("output_weight", ("model.shared.weight",), copies=(source, target, output))]
+        found = [MappedWeight("output_weight", ("model.shared.weight",), copies=(source, target, output))]
     elif config.tie == "target":
-        found = [Link("source_embedding.weight", (source,)), Link("output_weight", (target,), copies=(output,))]
+        found = [MappedWeight("source_embedding.weight", (source,)), MappedWeight("output_weight", (target,), copies=(output,))]
     else:
         found = [
-            Link("source_embedding.weight", (source,)),
-            Link("target_embedding.weight", (target,)),
-            Link("output_weight", (output,)),
+            MappedWeight("source_embedding.weight", (source,)),
+            MappedWeight("target_embedding.weight", (target,)),
+            MappedWeight("output_weight", (output,)),
         ]
-    found.append(Link("output_bias", (BIAS,), shape=(1, config.target_vocab)))
+    found.append(MappedWeight("output_bias", (BIAS,), shape=(1, config.target_vocab)))
     for side, layers in (("encoder", config.layers), ("decoder", config.depth)):
         attentions = {"self_attention": ("self_attn", "around_self")}
         if side == "decoder":
@@ -50,13 +50,13 @@ def links(config: Seq2SeqConfig) -> list[Link]:
     return found
 
 
-def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
+def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
     """A Marian model's settings and tensors → ours. Dropout inside the feed-forward, used in training alone, is left out."""
-    if settings.architecture(ARCHITECTURE) != ARCHITECTURE:
+    if foreign.architecture(ARCHITECTURE) != ARCHITECTURE:
         raise HeedfulError(
-            f"{settings.origin} describes a {settings.architecture(ARCHITECTURE)}; of Marian only {ARCHITECTURE} is read"
+            f"{foreign.origin} describes a {foreign.architecture(ARCHITECTURE)}; of Marian only {ARCHITECTURE} is read"
         )
-    settings.require(
+    foreign.require(
         is_decoder=False,
         add_cross_attention=False,
         normalize_before=False,
@@ -66,27 +66,27 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     )
     same = {}
     for name in ("attention_heads", "ffn_dim"):
-        same[name], other = settings.integer(f"encoder_{name}"), settings.integer(f"decoder_{name}")
+        same[name], other = foreign.integer(f"encoder_{name}"), foreign.integer(f"decoder_{name}")
         if same[name] != other:
             raise HeedfulError(
-                f"{settings.origin} has encoder_{name} = {same[name]} but decoder_{name} = {other}; heedful has one for both"
+                f"{foreign.origin} has encoder_{name} = {same[name]} but decoder_{name} = {other}; heedful has one for both"
             )
-    shared, tied = settings.flag("share_encoder_decoder_embeddings", True), settings.flag("tie_word_embeddings", True)
-    vocabulary = settings.integer("vocab_size")
+    shared, tied = foreign.flag("share_encoder_decoder_embeddings", True), foreign.flag("tie_word_embeddings", True)
+    vocabulary = foreign.integer("vocab_size")
     config = Seq2SeqConfig(
         source_vocab=vocabulary,
-        target_vocab=vocabulary if shared else settings.integer("decoder_vocab_size", vocabulary),
-        layers=settings.integer("encoder_layers"),
-        decoder_layers=settings.integer("decoder_layers"),
-        d_model=settings.integer("d_model"),
+        target_vocab=vocabulary if shared else foreign.integer("decoder_vocab_size", vocabulary),
+        layers=foreign.integer("encoder_layers"),
+        decoder_layers=foreign.integer("decoder_layers"),
+        d_model=foreign.integer("d_model"),
         d_ff=same["ffn_dim"],
         heads=same["attention_heads"],
-        dropout=settings.number("dropout", 0.1),
-        attention_dropout=settings.number("attention_dropout", 0.0),
-        activation=settings.activation("activation_function", "gelu"),
-        max_positions=settings.integer("max_position_embeddings", 1024),
+        dropout=foreign.number("dropout", 0.1),
+        attention_dropout=foreign.number("attention_dropout", 0.0),
+        activation=foreign.activation("activation_function", "gelu"),
+        max_positions=foreign.integer("max_position_embeddings", 1024),
         tie=("all" if shared else "target") if tied else "none",
-        scale_embedding=settings.flag("scale_embedding", False),
+        scale_embedding=foreign.flag("scale_embedding", False),
     )
     tensors = without_positions(tensors, config.d_model, origin)
     if shared and not tied and "model.shared.weight" in tensors:
@@ -94,12 +94,12 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
         matrix = tensors.pop("model.shared.weight")
         tensors = {"model.encoder.embed_tokens.weight": matrix, "model.decoder.embed_tokens.weight": matrix, **tensors}
     tensors.setdefault(BIAS, torch.zeros(1, config.target_vocab))  # absent where it is zero
-    weights = read_linked(links(config), config, tensors, origin)
+    weights = import_weights(weight_map(config), config, tensors, origin)
     return config, reorder_features(weights, theirs_in_our_order(config.d_model))
 
 
 def check_exportable(config: Seq2SeqConfig) -> None:
-    """Stop when Marian cannot express these settings."""
+    """Stop when Marian cannot express these foreign."""
     usual = config.d_model // config.heads
     refuse_settings(config, norm="post", positions="sinusoidal", reads="last")
     if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
@@ -135,7 +135,7 @@ def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tupl
         "static_position_embeddings": True,
     }
     ours = torch.argsort(theirs_in_our_order(config.d_model))
-    return values, write_linked(links(config), reorder_features(weights, ours))
+    return values, export_weights(weight_map(config), reorder_features(weights, ours))
 
 
 def theirs_in_our_order(d_model: int) -> Tensor:

@@ -9,7 +9,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.evaluation import translation_scores
+from heedful.evaluation.bleu import translation_scores
 
 WRITTEN = ["A man stands on a ladder .", "Two dogs play in the snow.", "", "the cat", "Ein Tee, bitte!"]
 RIGHT = ["A man is standing on a ladder.", "Two dogs play in the snow.", "nothing", "The cat ", "Einen Tee, bitte!"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
-from heedful.data.store import ParallelStore, write_store
+from heedful.data.token_store import ParallelStore, write_store
 from heedful.text import Tokenizer
 
 BYTES = Tokenizer.train("byte", [], 0)

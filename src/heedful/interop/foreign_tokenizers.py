@@ -11,8 +11,8 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError
-from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
-from heedful.interop.settings import Settings
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.runtime.files import read_json as read_json_file
 from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
@@ -28,7 +28,9 @@ USUAL = {
 TARGET = "target_tokenizer"  # the folder of the second vocabulary of a directory that we wrote
 
 
-def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: list[int]) -> tuple[dict[str, Tokenizer], str]:
+def read_foreign_tokenizers(
+    folder: Path, model_type: str, foreign: ForeignConfig, sizes: list[int]
+) -> tuple[dict[str, Tokenizer], str]:
     """The tokenizers of a directory by our names, and a sentence on what they read otherwise than theirs, or ""."""
     note = ""
     if (folder / "tokenizer.json").is_file():
@@ -44,7 +46,7 @@ def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: li
         use_bert_options(backend, given)
     names = special_names(folder, model_type)
     if model_type == "marian":
-        names |= names_of_ids(settings, backends.get("target_tokenizer", backends["tokenizer"]))
+        names |= names_of_ids(foreign, backends.get("target_tokenizer", backends["tokenizer"]))
     found = {}
     for (name, backend), size in zip(backends.items(), sizes, strict=False):
         found[name] = with_roles(backend, names, f"the {name} of {folder}")
@@ -175,14 +177,14 @@ def special_names(folder: Path, model_type: str) -> dict[str, str]:
     return names
 
 
-def names_of_ids(settings: Settings, backend: Backend) -> dict[str, str]:
+def names_of_ids(foreign: ForeignConfig, backend: Backend) -> dict[str, str]:
     """The tokens by which a Marian model's config.json begins, ends and pads a target."""
     names = {}
     for role, key in (("bos", "decoder_start_token_id"), ("eos", "eos_token_id"), ("pad", "pad_token_id")):
-        number = settings.integer(key, least=0)
+        number = foreign.integer(key, least=0)
         name = backend.id_to_token(number)
         if name is None:
-            raise HeedfulError(f"{settings.origin} has {key} = {number}, but no token has this number")
+            raise HeedfulError(f"{foreign.origin} has {key} = {number}, but no token has this number")
         names[role] = name
     return names
 

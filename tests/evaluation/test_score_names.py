@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from heedful.evaluation.names import one_line, ranking
+from heedful.evaluation.score_names import one_line, ranking
 
 
 def test_a_tie_of_the_metric_is_broken_by_the_loss() -> None:

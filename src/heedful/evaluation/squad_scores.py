@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heedful.errors import HeedfulError
-from heedful.evaluation.labels import check_counts
+from heedful.evaluation.classification import check_counts
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from heedful.errors import HeedfulError
-from heedful.evaluation import summary_scores
+from heedful.evaluation.rouge import summary_scores
 
 
 def test_rouge_is_what_it_is_by_hand() -> None:
@@ -34,7 +34,7 @@ def test_without_the_package_one_sentence_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['rouge_score'] = None\n"
         "from heedful.errors import HeedfulError\n"
-        "from heedful.evaluation import summary_scores\n"
+        "from heedful.evaluation.rouge import summary_scores\n"
         "try:\n    summary_scores(['a'], ['a'])\n"
         "except HeedfulError as error:\n    print(error)"
     )

@@ -13,7 +13,7 @@ import pytest
 
 from heedful.data.documents import read_documents, read_summaries
 from heedful.data.drops import Drops
-from heedful.data.topics import (
+from heedful.data.python_reference import (
     is_prose,
     split_sentences,
     topic_splits,

@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-class Settings:
+class ForeignConfig:
     """Values by name, and the file they come from for the errors."""
 
     def __init__(self, values: Mapping[str, Any], origin: str) -> None:

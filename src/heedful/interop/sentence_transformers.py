@@ -9,8 +9,8 @@ from typing import Any
 from tokenizers import normalizers
 
 from heedful.errors import HeedfulError
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import read_json
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import read_json
 from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
 
@@ -36,9 +36,9 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     if folder.resolve() not in place.resolve().parents:
         raise HeedfulError(f"{path} points outside of its folder, to {place}")
     options = read_json(folder / "config_sentence_transformers.json", missing={})
-    Settings(options, str(folder / "config_sentence_transformers.json")).require(default_prompt_name=None, truncate_dim=None)
+    ForeignConfig(options, str(folder / "config_sentence_transformers.json")).require(default_prompt_name=None, truncate_dim=None)
     settings: dict[str, Any] = {"pooling": pooling_mode(read_json(place), place), "normalize": len(names) == 3}
-    given = Settings(read_json(folder / "sentence_bert_config.json", missing={}), str(folder / "sentence_bert_config.json"))
+    given = ForeignConfig(read_json(folder / "sentence_bert_config.json", missing={}), str(folder / "sentence_bert_config.json"))
     if given.values.get("max_seq_length") is not None:
         settings["max_length"] = given.integer("max_seq_length", least=3)
     return settings

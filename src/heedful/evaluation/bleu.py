@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
 
 
-def scorers(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:
+def sacrebleu_metrics(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:
     """sacreBLEU's two metrics, or a sentence about why not."""
     from sacrebleu.metrics import BLEU, CHRF
 
@@ -35,7 +35,7 @@ def translation_scores(
         raise HeedfulError(f"there are {len(hypotheses):,} translations but {len(references):,} references")
     if not hypotheses:
         raise HeedfulError("there is nothing to score")
-    bleu, chrf = scorers(tokenize, lowercase)
+    bleu, chrf = sacrebleu_metrics(tokenize, lowercase)
     same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
     found = bleu.corpus_score(list(hypotheses), [list(references)])
     return {

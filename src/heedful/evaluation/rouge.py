@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heedful.errors import HeedfulError
-from heedful.evaluation.labels import check_counts
+from heedful.evaluation.classification import check_counts
 
 
 def summary_scores(predicted: Sequence[str], right: Sequence[str]) -> dict[str, float]:

@@ -11,9 +11,9 @@ import pytest
 from interop_models import TEXTS, train_pieces, write_marian_vocabulary
 
 from heedful.errors import HeedfulError
-from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import read_tokenizers
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import read_foreign_tokenizers
+from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.text import Tokenizer
 
 sentencepiece = importlib.import_module("sentencepiece")
@@ -84,7 +84,7 @@ def test_the_whole_vocabulary_is_that_of_the_marian_tokenizer(tmp_path: Path) ->
 
     size = write_marian_vocabulary(tmp_path)
     named = {"decoder_start_token_id": size - 1, "pad_token_id": size - 1, "eos_token_id": 0}
-    found, note = read_tokenizers(tmp_path, "marian", Settings(named, "config.json"), [size, size])
+    found, note = read_foreign_tokenizers(tmp_path, "marian", ForeignConfig(named, "config.json"), [size, size])
     assert note == ""
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
     compared = 0
@@ -108,7 +108,7 @@ def test_pieces_without_a_number_are_told_and_cut_smaller(tmp_path: Path) -> Non
     kept = [name for name in numbers if name != lost]
     (tmp_path / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(kept)}))
     ids = {"decoder_start_token_id": size - 2, "pad_token_id": size - 2, "eos_token_id": 0}
-    found, note = read_tokenizers(tmp_path, "marian", Settings(ids, "config.json"), [size, size])
+    found, note = read_foreign_tokenizers(tmp_path, "marian", ForeignConfig(ids, "config.json"), [size, size])
     assert "1 pieces of source.spm have no number in vocab.json" in note
     assert found["tokenizer"].decode(found["tokenizer"].encode(lost)) == lost
 
@@ -142,4 +142,4 @@ def test_wrong_numbers_are_refused(numbers: dict[str, Any], tmp_path: Path) -> N
     write_marian_vocabulary(tmp_path)
     (tmp_path / "vocab.json").write_text(json.dumps(numbers))
     with pytest.raises(HeedfulError, match=r"vocab.json (does not number its|has no <unk>)"):
-        read_tokenizers(tmp_path, "marian", Settings({}, "config.json"), [9, 9])
+        read_foreign_tokenizers(tmp_path, "marian", ForeignConfig({}, "config.json"), [9, 9])

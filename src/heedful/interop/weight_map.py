@@ -16,7 +16,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass(frozen=True)
-class Link:
+class MappedWeight:
     """One of our weights and the tensors of theirs that hold the same numbers."""
 
     ours: str
@@ -44,15 +44,15 @@ class Link:
         return [(part.T if self.transposed else part).contiguous() for part in weight.chunk(len(self.theirs))]
 
 
-def linear(ours: str, *theirs: str, **settings: Any) -> list[Link]:
+def linear(ours: str, *theirs: str, **settings: Any) -> list[MappedWeight]:
     """Weight and bias of a linear map, or of a LayerNorm."""
     return [
-        Link(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), **settings),
-        Link(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)),
+        MappedWeight(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), **settings),
+        MappedWeight(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)),
     ]
 
 
-def read_linked(links: Sequence[Link], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
+def import_weights(links: Sequence[MappedWeight], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
     """Our weights from all of their tensors; a list of every difference when these are not the model's."""
     shapes = weight_shapes(config)
     weights: dict[str, Tensor] = {}
@@ -96,7 +96,7 @@ def why_unfit(name: str, tensor: Tensor, wanted: Sequence[int]) -> str | None:
     return None
 
 
-def write_linked(links: Sequence[Link], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def export_weights(links: Sequence[MappedWeight], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Their tensors from our weights; what they share stands under its first name alone."""
     tensors: dict[str, Tensor] = {}
     for link in links:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError
-from heedful.evaluation import span_scores
+from heedful.evaluation.squad_scores import span_scores
 
 WORDS = st.sampled_from(["the", "The", "a", "An", "Vistula", "river", "river,", "U.S.", "another", "1,000", "—", "  ", "thea"])
 ANSWERS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)

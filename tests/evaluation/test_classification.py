@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError
-from heedful.evaluation import classification_scores, tag_scores, top_scores
-from heedful.evaluation.labels import find_spans
+from heedful.evaluation.classification import classification_scores, find_spans, tag_scores, top_scores
 
 LABELS = st.sampled_from(["cat", "dog", "owl", "0"])
 TAGS = st.sampled_from(["O", "O", "B-DAY", "I-DAY", "B-YEAR", "I-YEAR", "S-DAY", "E-DAY"])

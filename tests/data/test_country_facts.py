@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from babel import Locale
 
-from heedful.data.cldr import KINDS, facts_of_places, generate_articles, write_cldr_questions
+from heedful.data.country_facts import KINDS, facts_of_places, generate_articles, write_cldr_questions
 from heedful.data.drops import Drops
 from heedful.data.squad import Question, read_squad
 
