@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from babel import Locale
 
-from heedful.data.country_facts import KINDS, facts_of_places, generate_articles, write_cldr_questions
+from heedful.data.country_facts import FACT_KINDS, facts_of_places, generate_articles, write_cldr_questions
 from heedful.data.drops import Drops
 from heedful.data.squad import Question, read_squad
 
@@ -105,10 +105,10 @@ def test_well_known_facts_are_right() -> None:
 def test_every_kind_and_every_wording_occurs(questions: dict[str, list[Question]]) -> None:
     asked = "\n".join(question.question for question in questions["train"])
     told = "\n".join({question.context for question in questions["train"]})
-    for kind in KINDS.values():
-        for template in (*kind.ask, *kind.ask_place):
+    for kind in FACT_KINDS.values():
+        for template in (*kind.ask_value, *kind.ask_place):
             assert re.search(r"^" + re.sub(r"\\{\w+\\}", ".+", re.escape(template)) + "$", asked, re.MULTILINE), template
-        for template in kind.tell:
+        for template in kind.state:
             assert re.search(re.sub(r"\\{\w+\\}", ".+", re.escape(template)), told), template
 
 

@@ -13,8 +13,8 @@ from babel import Locale
 from babel.dates import get_date_format, parse_date
 
 from heedful.data.dates import (
+    DATE_SPLIT_PERCENTAGES,
     LOCALES,
-    SPLITS,
     ZEROS,
     ambiguous_forms,
     generate_dates,
@@ -91,7 +91,7 @@ def test_short_english_and_german_dates_are_read_alike_by_babel(train: list[Pair
     assert checked > 100
 
 
-@pytest.mark.parametrize("split", list(SPLITS))
+@pytest.mark.parametrize("split", list(DATE_SPLIT_PERCENTAGES))
 def test_every_date_is_of_the_split_it_was_generated_for(split: str) -> None:
     for _, iso in generate_dates(split, 2000, 1):
         assert split_of(datetime.date.fromisoformat(iso)) == split

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.splits import families, hash_of, write_splits
+from heedful.data.splits import connected_groups, hash_of, write_splits
 
 PARTS = st.dictionaries(st.text(max_size=2), st.sets(st.integers(0, 12).map(str), max_size=3), max_size=12)
 
@@ -25,12 +25,12 @@ def reachable(parts: dict[str, set[str]], name: str) -> set[str]:
 
 def test_names_that_share_a_part_through_others_are_one_family() -> None:
     parts = {"a": {"1"}, "b": {"1", "2"}, "c": {"2", "3"}, "d": {"4"}, "e": set[str]()}
-    assert families(parts) == [["a", "b", "c"], ["d"], ["e"]]
+    assert connected_groups(parts) == [["a", "b", "c"], ["d"], ["e"]]
 
 
 @given(PARTS)
 def test_families_are_the_connected_names_and_every_name_is_in_one(parts: dict[str, set[str]]) -> None:
-    found = families(parts)
+    found = connected_groups(parts)
     assert sorted(name for family in found for name in family) == sorted(parts)
     for family in found:
         assert set(family) == reachable(parts, family[0])
