@@ -64,9 +64,7 @@ def prepare_once(
         known = old["inputs"]
         changed = [path for path, entry in inputs.items() if path in known and entry["hash"] != known[path]["hash"]]
         if changed:
-            raise HeedfulError(
-                f"{', '.join(changed)} changed since this run began; give a new --run to train on the new data"
-            )
+            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give a new --run to train on the new data")
         reporter.say(f"data: {old['summary']}, as prepared before")
         return
     temporary = folder.with_name(folder.name + ".tmp")

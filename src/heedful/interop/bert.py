@@ -1,4 +1,4 @@
-"""BERT: bare, for pre-training, for sequences, for tokens and for questions."""
+"""BERT: bare, or with a head for pre-training, sequence classification, token classification or question answering."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
 
-# Their class → our head and task, and the name of the classifier's tensors.
+# Their class → our head, our task, and the prefix of the classifier's tensors.
 ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
     "BertModel": ("none", "embedding", ""),
     "BertForPreTraining": ("pretraining", "bert-pretraining", ""),
@@ -24,8 +24,8 @@ ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
 }
 PREFIX = "bert."
 POOLER, NEXT = "pooler.dense", "cls.seq_relationship"
-# Parts of our pre-training model that theirs may lack. They are zeros then, and zeros are not written again: BertForMaskedLM
-# has neither a pooler nor a judgement of the next sentence. No training leaves zeros behind.
+# Parts of our pre-training model that theirs may lack: BertForMaskedLM has neither a pooler nor next-sentence prediction. On
+# import they are set to zero, and on export a part that is all zeros is left out; training never leaves a part all zeros.
 OPTIONAL = {"pooler": POOLER, "next_sentence": NEXT}
 
 
@@ -60,13 +60,13 @@ def weight_map(config: BertConfig, classifier: str, prefix: str = PREFIX) -> lis
     return found
 
 
-def without(links: list[MappedWeight], parts: list[str]) -> list[MappedWeight]:
-    """All links but those of these parts of our model."""
-    return [link for link in links if link.ours.split(".")[0] not in parts]
+def without(mapping: list[MappedWeight], parts: list[str]) -> list[MappedWeight]:
+    """The mapping without these parts of our model."""
+    return [mapped for mapped in mapping if mapped.ours.split(".")[0] not in parts]
 
 
 def find_architecture(foreign: ForeignConfig) -> str:
-    """The class of transformers that the model is of."""
+    """The name of the model's class in transformers."""
     name = foreign.architecture("BertModel")
     if name not in ARCHITECTURES:
         raise HeedfulError(f"{foreign.origin} describes a {name}, which heedful does not read{did_you_mean(name, ARCHITECTURES)}")
@@ -74,14 +74,14 @@ def find_architecture(foreign: ForeignConfig) -> str:
 
 
 def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[BertConfig, dict[str, Tensor]]:
-    """A BERT's settings and tensors → ours. Dropout before a classifier, used in training alone, is that of the layers."""
+    """A BERT's configuration and tensors → ours. We use the layers' dropout before a classifier, too."""
     architecture = find_architecture(foreign)
     head, _, classifier = ARCHITECTURES[architecture]
     foreign.require(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     if architecture == "BertForSequenceClassification":
         foreign.require(problem_type="single_label_classification")
     tensors = {modern(name): tensor for name, tensor in tensors.items() if not name.endswith("embeddings.position_ids")}
-    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # a file of the bare model has none
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # the bare model's tensors have no prefix
     has_pooler = f"{prefix}{POOLER}.weight" in tensors
     config = BertConfig(
         vocab=foreign.integer("vocab_size"),
@@ -100,7 +100,9 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
         pooling="cls" if head != "none" or has_pooler else "mean",
     )
     if architecture == "BertForQuestionAnswering" and config.classes != 2:
-        raise HeedfulError(f"{foreign.origin} names {config.classes} labels; a span has two ends, so questions need 2")
+        raise HeedfulError(
+            f"{foreign.origin} has {config.classes} labels; question answering needs 2, the start and the end of a span"
+        )
     absent = []
     if architecture == "BertForMaskedLM":
         absent += [] if has_pooler else ["pooler"]
@@ -113,7 +115,7 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 
 def check_exportable(config: BertConfig) -> None:
-    """Stop when a BERT of transformers cannot express these foreign."""
+    """Raise an error if a BERT of transformers cannot express this configuration."""
     if config.head not in ("none", "token"):
         refuse_settings(config, pooling="cls")
     if config.pooling == "attention":
@@ -121,7 +123,7 @@ def check_exportable(config: BertConfig) -> None:
 
 
 def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a BERT config.json, without the names of the classes, and its tensors."""
+    """Our configuration and weights → a BERT config.json, without the names of the classes, and its tensors."""
     check_exportable(config)
     absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
     architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
@@ -148,5 +150,5 @@ def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str)
 
 
 def modern(name: str) -> str:
-    """The first BERTs call a LayerNorm's weight and bias gamma and beta."""
+    """The current name of a tensor: the original BERT calls a LayerNorm's weight and bias gamma and beta."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

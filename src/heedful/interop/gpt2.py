@@ -15,7 +15,7 @@ from heedful.models.gpt import GPTConfig
 
 ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")
 PREFIX = "transformer."
-MASKS = re.compile(r"(.*\.)?h\.\d+\.attn\.(bias|masked_bias)")  # old files hold the causal mask of every layer
+MASKS = re.compile(r"(.*\.)?h\.\d+\.attn\.(bias|masked_bias)")  # old files store the causal mask of every layer
 
 
 def weight_map(config: GPTConfig, prefix: str = PREFIX) -> list[MappedWeight]:
@@ -28,7 +28,7 @@ def weight_map(config: GPTConfig, prefix: str = PREFIX) -> list[MappedWeight]:
     found.append(MappedWeight("embedding.positions.table", (f"{prefix}wpe.weight",)))
     for number in range(config.layers):
         ours, theirs = f"encoder.layers.{number}", f"{prefix}h.{number}"
-        # Their linear maps compute x W + b, ours x Wᵀ + b.
+        # Their Conv1D computes x W + b, our Linear x Wᵀ + b.
         found += linear(f"{ours}.self_attention.project_in", f"{theirs}.attn.c_attn", transposed=True)
         found += linear(f"{ours}.self_attention.project_out", f"{theirs}.attn.c_proj", transposed=True)
         found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.mlp.c_fc", transposed=True)
@@ -39,10 +39,10 @@ def weight_map(config: GPTConfig, prefix: str = PREFIX) -> list[MappedWeight]:
 
 
 def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A GPT-2's settings and tensors → ours. Of their dropouts, used in training alone, we take the residual's."""
+    """A GPT-2's configuration and tensors → ours. We use its residual dropout for the embeddings, too."""
     architecture = foreign.architecture(ARCHITECTURES[0])
     if architecture not in ARCHITECTURES:
-        raise HeedfulError(f"{foreign.origin} describes a {architecture}; of GPT-2 only {' and '.join(ARCHITECTURES)} are read")
+        raise HeedfulError(f"{foreign.origin} describes a {architecture}; heedful reads only {' and '.join(ARCHITECTURES)}")
     foreign.require(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     width = foreign.integer("n_embd")
     config = GPTConfig(
@@ -59,18 +59,18 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
         tie=foreign.flag("tie_word_embeddings", True),
     )
     tensors = {name: tensor for name, tensor in tensors.items() if not MASKS.fullmatch(name)}
-    # A file of the bare model, of which the first GPT-2 is one, has no prefix.
+    # The bare model's tensors have no prefix; the original GPT-2 files are of this kind.
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""
     return config, import_weights(weight_map(config, prefix), config, tensors, origin)
 
 
 def check_exportable(config: GPTConfig) -> None:
-    """Stop when GPT-2 cannot express these foreign."""
+    """Raise an error if GPT-2 cannot express this configuration."""
     refuse_settings(config, norm="pre", positions="learned")
 
 
 def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a GPT-2 config.json and its tensors."""
+    """Our configuration and weights → a GPT-2 config.json and its tensors."""
     check_exportable(config)
     values = {
         "model_type": "gpt2",

@@ -1,4 +1,4 @@
-"""ViT, the Vision Transformer, as a classifier of images."""
+"""ViT, the Vision Transformer, as an image classifier."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ARCHITECTURE = "ViTForImageClassification"
 
 
 def weight_map(config: ViTConfig, attention_bias: bool = True) -> list[MappedWeight]:
-    """Every weight of the classifier; `attention_bias` False leaves out those of queries, keys and values."""
+    """Every weight of the classifier; without `attention_bias`, the biases of queries, keys and values are left out."""
     width, patch = config.d_model, "vit.embeddings.patch_embeddings.projection"
     found = [
         MappedWeight("embedding.cls", ("vit.embeddings.cls_token",), shape=(1, 1, width)),
         MappedWeight("embedding.positions", ("vit.embeddings.position_embeddings",), shape=(1, 1 + config.grid**2, width)),
-        # A convolution whose stride is its size is a linear map of every patch, its channels one after the other.
+        # A convolution whose stride is its kernel size is a linear layer applied to every flattened patch, channels first.
         MappedWeight(
             "embedding.project.weight", (f"{patch}.weight",), shape=(width, config.channels, config.patch, config.patch)
         ),
@@ -41,10 +41,10 @@ def weight_map(config: ViTConfig, attention_bias: bool = True) -> list[MappedWei
 
 
 def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[ViTConfig, dict[str, Tensor]]:
-    """A ViT's settings and tensors → ours."""
+    """A ViT's configuration and tensors → ours."""
     if foreign.architecture(ARCHITECTURE) != ARCHITECTURE:
         raise HeedfulError(
-            f"{foreign.origin} describes a {foreign.architecture(ARCHITECTURE)}; of ViT only {ARCHITECTURE} is read"
+            f"{foreign.origin} describes a {foreign.architecture(ARCHITECTURE)}; heedful reads only {ARCHITECTURE}"
         )
     width, heads = foreign.integer("hidden_size"), foreign.integer("num_attention_heads")
     foreign.require(head_dim=width // heads)
@@ -70,12 +70,12 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 
 def check_exportable(config: ViTConfig) -> None:
-    """Stop when a ViT of transformers cannot express these foreign."""
+    """Raise an error if a ViT of transformers cannot express this configuration."""
     refuse_settings(config, pooling="cls")
 
 
 def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a ViT config.json, without the names of the classes, and its tensors."""
+    """Our configuration and weights → a ViT config.json, without the names of the classes, and its tensors."""
     check_exportable(config)
     values = {
         "model_type": "vit",
@@ -97,7 +97,7 @@ def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[di
 
 
 def square(foreign: ForeignConfig, name: str, default: int) -> int:
-    """One side of a square, which may be given as one number or as two equal ones."""
+    """The side of a square, which may be given as one number or as two equal ones."""
     value = foreign.values.get(name)
     if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
         return ForeignConfig({name: value[0]}, foreign.origin).integer(name)
@@ -105,16 +105,16 @@ def square(foreign: ForeignConfig, name: str, default: int) -> int:
 
 
 def refuse_other_pixels(given: ForeignConfig, config: ViTConfig) -> None:
-    """Stop when a directory's preprocessor_config.json makes other numbers of an image than we do: from −1 to 1."""
+    """Raise an error if preprocessor_config.json does not normalise pixels to [−1, 1], as we do."""
     halves = [0.5] * config.channels
     given.require(do_normalize=True, do_rescale=True, image_mean=halves, image_std=halves)
     factor = given.number("rescale_factor", 1 / 255)
     if abs(factor * 255 - 1) > 1e-6:
-        raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's images go from 0 to 255")
+        raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's pixels range from 0 to 255")
 
 
 def image_processor(config: ViTConfig) -> dict[str, Any]:
-    """The preprocessor_config.json of our images."""
+    """The preprocessor_config.json that describes our preprocessing."""
     side = config.image_size
     return {
         "image_processor_type": "ViTImageProcessor",
