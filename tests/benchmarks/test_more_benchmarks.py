@@ -49,7 +49,7 @@ def test_a_large_and_a_small_corpus_are_measured(tmp_path: Path) -> None:
     assert large["preparation_seconds"] > 0
     assert 0 < large["second_start_seconds"] < 120
     assert 0 <= large["waiting_share"] <= 1
-    assert "| second start to its first step, s |" in printed
+    assert "| restart to its first step, s |" in printed
 
 
 @whole

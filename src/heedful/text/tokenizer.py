@@ -1,4 +1,4 @@
-"""Tokenizers trained on the user's own text, or read from a file of someone else's (SPEC 13)."""
+"""Tokenizers trained on the user's own text, or loaded from an existing file."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from heedful.errors import HeedfulError, UsageError
 
 KINDS = ("bpe", "wordpiece", "char", "byte")
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-# Names a ready-made vocabulary may use for padding, unknown, begin and end.
+# Names that an existing vocabulary may use for the padding, unknown, begin and end tokens.
 ALIASES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
     "bos": ("<s>", "[CLS]", "<bos>", "<|startoftext|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
 }
-MASKS = ("[MASK]", "<mask>")  # of a masked language model; other vocabularies need none
+MASKS = ("[MASK]", "<mask>")  # only masked language models need one
 
 
 class Tokenizer:
-    """Text ↔ token ids, around one Hugging Face `tokenizers` object. Ids never contain the special tokens by themselves."""
+    """Text ↔ token ids: wraps a Hugging Face `tokenizers` object. Encoding never adds special tokens."""
 
     def __init__(self, backend: Backend, roles: Mapping[str, str] | None = None) -> None:
-        """`roles` names the token of a role (pad, unk, bos, eos) where it is not the usual one."""
+        """`roles` gives the token of a role (pad, unk, bos, eos) where it is not one of `ALIASES`."""
         self.backend = backend
         self.roles = dict(roles or {})
         backend.no_padding()
@@ -52,7 +52,7 @@ class Tokenizer:
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int, tags: Sequence[str] = (), masked: bool = False) -> Tokenizer:
-        """Learn a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>.
+        """Train a vocabulary of at most `size` tokens. `tags` are strings that are always one token, such as <de>.
 
         `masked` adds the special token [MASK].
         """
@@ -66,7 +66,7 @@ class Tokenizer:
         if kind != "byte" and learned < least:
             raise UsageError(f"tokenizer.size {size} is too small for {kind}: it starts from {least + len(tags)} tokens")
         if kind in ("bpe", "byte"):
-            # Bytes underneath, so that any text comes back exactly and nothing is unknown.
+            # Byte-level, so that any text is decoded exactly and nothing is unknown.
             backend = Backend(models.BPE())
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bpe")
             backend.decoder = decoders.ByteLevel()
@@ -94,7 +94,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, roles: Mapping[str, str] | None = None) -> Tokenizer:
-        """From a `tokenizer.json`, or from a BERT `vocab.txt`."""
+        """Load a `tokenizer.json` or a BERT `vocab.txt`."""
         path = Path(path)
         if not path.is_file():
             raise HeedfulError(f"there is no tokenizer file {path}")
@@ -115,34 +115,34 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Ids there are, special ones included; a ready-made vocabulary may leave some unused."""
+        """The number of ids, including special tokens; an existing vocabulary may leave some ids unused."""
         return max(self.backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
-        """Text → ids, without begin or end."""
+        """Text → ids, without begin or end token."""
         return list(self.backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, in parallel where the library can."""
+        """`encode` for many texts, in parallel where the library can."""
         return [list(e.ids) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Text → ids, and for each the characters [start, end) of the text that it stands for."""
+        """Text → ids, and for each the characters [start, end) of the text it covers."""
         found = self.backend.encode(text, add_special_tokens=False)
         return list(found.ids), [(int(start), int(end)) for start, end in found.offsets]
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Words already split → ids, and for each the number of the word it belongs to."""
+        """Words already split → ids, and for each the index of the word it belongs to."""
         rows = self.encode_batch([word if not number or not self.spaced else f" {word}" for number, word in enumerate(words)])
         return [token for row in rows for token in row], [number for number, row in enumerate(rows) for _ in row]
 
     @property
     def spaced(self) -> bool:
-        """Whether a word's tokens tell that a space stands before it, as in byte-level BPE."""
+        """Whether a word's tokens include the space before it, as in byte-level BPE."""
         return isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
 
     def halves(self) -> NDArray[np.int64]:
-        """The two tokens that each was merged from, (size, 2); −1 for those that were not. BPE alone has merges."""
+        """The two tokens each token was merged from, (size, 2); −1 for tokens that are not merges. Only BPE has merges."""
         found = np.full((self.size, 2), -1, dtype=np.int64)
         model = json.loads(self.backend.to_str())["model"]
         ids = self.backend.get_vocab(with_added_tokens=False)
@@ -151,26 +151,26 @@ class Tokenizer:
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Ids → text, special tokens left out."""
+        """Ids → text, without special tokens."""
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The written form of each token, for people to look at."""
+        """The string of each token, for display."""
         if isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return [self.decode([token]) or str(self.backend.id_to_token(token)) for token in ids]
         return [str(self.backend.id_to_token(token)) for token in ids]
 
 
 def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) -> Backend:
-    """A WordPiece vocabulary, the same every time.
+    """Train a WordPiece vocabulary deterministically.
 
-    Left alone, the trainer numbers the pieces "##c" in the order of a hash table, another in every process, and breaks
-    ties by these numbers. So they are handed in first, in order, and taken out of the special tokens afterwards.
+    By default, the trainer numbers the pieces "##c" in hash-table order, which differs between processes, and breaks ties
+    by these numbers. So they are passed first, in sorted order, as special tokens, which they no longer are afterwards.
     """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(unicodedata.normalize("NFC", text))
-    kept = (size - len(specials)) // 2  # characters; each may begin a word and continue one
+    kept = (size - len(specials)) // 2  # characters; each may occur both at the beginning of a word and inside one
     frequent = sorted((character for character in counts if not character.isspace()), key=lambda c: (-counts[c], c))[:kept]
     within = sorted(c for c in frequent if c.isalnum() or (ord(c) > 127 and not unicodedata.category(c).startswith("P")))
     trainer = trainers.WordPieceTrainer(
@@ -196,8 +196,10 @@ def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) ->
 
 
 def _bert(path: Path) -> Backend:
-    """A BERT vocab.txt; text is lower-cased when the vocabulary has no upper-case letter."""
-    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may hold another line separator
+    """Read a BERT vocab.txt; text is lower-cased if the vocabulary has no upper-case letter."""
+    words = (
+        path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    )  # not splitlines(): a token may contain another line separator
     vocabulary = {word: index for index, word in enumerate(words)}
     if "[UNK]" not in vocabulary:
         raise HeedfulError(f"{path} has no [UNK] line, so it is not a BERT vocabulary")
