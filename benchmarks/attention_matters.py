@@ -294,9 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="folder with the text of Multi30k")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
-    parser.add_argument(
-        "--minutes", type=float, nargs="+", default=[4.0, 15.0], help="training time of each model: one number, or one per job"
-    )
+    parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 15.0], help="training time: one number, or one per job")
     parser.add_argument("--pairs", type=int, default=200_000, help="training pairs of the dates job")
     parser.add_argument("--recurrent-rate", type=float, default=0.002, help="learning rate of the recurrent models")
     parser.add_argument("--probe-steps", type=int, default=80, help="steps for measuring the speed of a model")

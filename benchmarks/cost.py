@@ -111,7 +111,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
 def print_table(rows: list[dict[str, Any]], transcript: Transcript) -> None:
     """One row per value of the varied quantity."""
     transcript.table(
-        ("varied", "value", "parameters", "ms per step", "tokens/s", "MFLOP per token", "GFLOP/s", "peak, MB", "after loading, MB"),
+        ("varied", "value", "parameters", "ms per step", "tokens/s", "MFLOP per token", "GFLOP/s", "peak, MB", "above start, MB"),
         [
             (row["varied"], f"{row['value']:,}", f"{row['parameters']:,}", f"{1e3 * row['seconds_per_step']:,.0f}",
              f"{row['tokens_per_second']:,.0f}", f"{row['flops_per_token'] / 1e6:.1f}", f"{row['flops_per_second'] / 1e9:.1f}",

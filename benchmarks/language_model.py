@@ -149,10 +149,8 @@ def main() -> None:
     parser.add_argument("--data", default="../shared/data/tinyshakespeare/input.txt.gz", help="text file, plain or gzip")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="heedful's processes; one table row each")
-    parser.add_argument(
-        "--threads", type=int, nargs="+", default=sorted({1, cores()}), help="the peer's threads; one table row each"
-    )
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="heedful's processes; one row each")
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores()}), help="the peer's threads; one row each")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

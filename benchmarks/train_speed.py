@@ -218,9 +218,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="folder with the text of Multi30k")
     parser.add_argument("--sizes", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--engines", nargs="+", choices=("heedful", *PEERS), default=["heedful", *PEERS])
-    parser.add_argument(
-        "--precisions", nargs="+", choices=DTYPES, default=possible, help="[float32, and bf16 where the CPU supports it]"
-    )
+    parser.add_argument("--precisions", nargs="+", choices=DTYPES, default=possible, help="[float32, and bf16 if supported]")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="measured steps per round and size [40 for tiny, 8 for base]")
     parser.add_argument("--batch-tokens", type=int, default=4096)
@@ -244,9 +242,7 @@ def main() -> None:
         peaks, found = measure(jobs, engines, arguments.rounds, transcript)
     titles = {name: peer.title for name, peer in PEERS.items()}
     sizes: dict[str, Any] = {}
-    ratios: dict[str | None, list[str]] = {
-        key: [] for key in (*precisions, None)
-    }  # None: heedful's default precision against any peer
+    ratios: dict[str | None, list[str]] = {key: [] for key in (*precisions, None)}  # None: heedful's default against any peer
     shares: dict[str | None, list[str]] = {key: [] for key in ratios}
     for size, job in jobs.items():
         cost = flops_per_token(job.config, job.batches)

@@ -280,7 +280,7 @@ def test_engines_that_do_different_work_are_detected() -> None:
     check_alike({ours: [same], theirs: [{**same, "parameters": 1009.0}], later: []})
     with pytest.raises(SystemExit, match="peer 1,020"):
         check_alike({ours: [same], theirs: [{**same, "parameters": 1020.0}]})
-    with pytest.raises(SystemExit, match="peer from 90"):
+    with pytest.raises(SystemExit, match="peer on 90"):
         check_alike({ours: [same], theirs: [{**same, "tokens": 90.0}]})
 
 
