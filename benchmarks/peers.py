@@ -1,11 +1,11 @@
-"""The peers of `train_speed.py`: one shape of Transformer in the libraries that people use, and the loop that trains it.
+"""The peers of `train_speed.py`: the same Transformer built with other libraries, and the loop that trains it.
 
-Each has the shape of heedful's model, post-norm, ReLU, sinusoids, one matrix for source, target and output, and its own
-dropout on embeddings and residuals, but none inside attention and the feed-forward part, where heedful has none. The loop
-is the best that is simple to write: batches made beforehand, no mask where the causal one is enough, padding left out
-before the output matrix, PyTorch's fused Adam, all cores as threads.
+Each has the shape of heedful's model: post-norm, ReLU, sinusoidal positions, one matrix tied for source, target and output,
+and dropout on embeddings and residuals but not inside attention and the feed-forward layers, as in heedful. The loop is the
+best that is simple to write: batches collated in advance, no mask where the causal one suffices, padding removed before the
+output projection, PyTorch's fused Adam, and one thread per core.
 
-Run as a script, it trains one of them and tells its speed: `train_speed.py` does that, and watches its memory.
+Run as a script, it trains one of them and reports its speed; `train_speed.py` does that and measures its memory.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from heedful.runtime.processes import cores
 from heedful.tasks.translation import TranslationTask
 
 LABEL_SMOOTHING, CLIP, BETAS, EPSILON = 0.1, 1.0, (0.9, 0.98), 1e-9
-LONGEST = 512  # tokens, for the libraries that must know before
+LONGEST = 512  # tokens, for the libraries that need a maximum length
 
 
 class Peer(nn.Module):
-    """An encoder–decoder of another library: `forward` gives the states that `output_weight` makes logits of."""
+    """An encoder–decoder of another library: `forward` gives the states, and `output_weight` projects them to logits."""
 
-    output_weight: Tensor  # (vocabulary, D), which is the embeddings' too
+    output_weight: Tensor  # (vocabulary, D), tied to the embeddings
 
     def forward(self, batch: Batch) -> Tensor:
-        """The decoder's last states (B, T, D)."""
+        """The decoder's last hidden states (B, T, D)."""
         raise NotImplementedError
 
 
@@ -61,12 +61,12 @@ class Marian(Peer):
             activation_function="relu", scale_embedding=True, max_position_embeddings=LONGEST,
             pad_token_id=special.target_pad, decoder_start_token_id=special.target_bos, eos_token_id=special.target_eos,
         )  # fmt: skip
-        config._attn_implementation = "sdpa"  # the fastest attention there is on a CPU
+        config._attn_implementation = "sdpa"  # the fastest attention on a CPU
         self.model = MarianMTModel(config)
         self.output_weight = self.model.lm_head.weight
 
     def forward(self, batch: Batch) -> Tensor:
-        # Not through the whole model, which also adds a bias of zeros to every logit.
+        # Without the output layer, which would also add a zero bias to every logit.
         return self.model.model(
             input_ids=batch.source,
             attention_mask=batch.source_mask,
@@ -76,7 +76,7 @@ class Marian(Peer):
 
 
 class TorchTransformer(Peer):
-    """PyTorch's own layers, with the embeddings and positions that they leave to their user."""
+    """PyTorch's own layers, with the embeddings and positions that they leave to the user."""
 
     def __init__(self, c: Seq2SeqConfig, special: SpecialIds) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class TorchTransformer(Peer):
         self.dropout = nn.Dropout(c.dropout)
         self.transformer = nn.Transformer(c.d_model, c.heads, c.layers, c.depth, c.d_ff, c.dropout, batch_first=True)
         for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
-            layer.dropout.p = 0.0  # inside the feed-forward part
+            layer.dropout.p = 0.0  # inside the feed-forward layer
         for module in self.modules():
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
@@ -102,14 +102,14 @@ class TorchTransformer(Peer):
             self.embed(batch.source),
             self.embed(batch.target_in),
             tgt_mask=nn.Transformer.generate_square_subsequent_mask(batch.target_in.size(1)),
-            tgt_is_causal=True,  # with this said, the mask is not read
+            tgt_is_causal=True,  # then the mask is not read
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
         )
 
 
 class XTransformers(Peer):
-    """x-transformers. Its `XTransformer` cannot share the output's matrix, so this puts together what that is made of."""
+    """x-transformers. Its `XTransformer` cannot tie the output matrix, so this combines the parts of it."""
 
     def __init__(self, c: Seq2SeqConfig, special: SpecialIds) -> None:
         from x_transformers import Decoder, Encoder, TransformerWrapper
@@ -119,7 +119,7 @@ class XTransformers(Peer):
         layers = {
             "dim": c.d_model, "heads": c.heads, "attn_dim_head": c.key_width, "attn_sublayer_dropout": c.dropout,
             "ff_sublayer_dropout": c.dropout, "ff_mult": c.d_ff / c.d_model, "ff_custom_activation": nn.ReLU(),
-            "pre_norm": False, "attn_flash": False,  # with sentences as short as these, the fused attention is slower
+            "pre_norm": False, "attn_flash": False,  # for such short sentences, fused attention is slower
         }  # fmt: skip
         wrapping = {
             "num_tokens": c.source_vocab, "max_seq_len": LONGEST, "emb_dropout": c.dropout, "scaled_sinu_pos_emb": True,
@@ -151,10 +151,10 @@ class JoeyNMT(Peer):
         self.embedding = Embeddings(c.d_model, scale=True, vocab_size=c.source_vocab, padding_idx=special.source_pad)
         self.encoder = TransformerEncoder(num_layers=c.layers, **shape)
         self.decoder = TransformerDecoder(num_layers=c.depth, vocab_size=c.target_vocab, **shape)
-        self.decoder.output_layer = nn.Identity()  # the matrix is the embeddings', as with its `tied_softmax`
+        self.decoder.output_layer = nn.Identity()  # tied to the embeddings, as with its `tied_softmax`
         for parameter in self.parameters():
             if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)  # its `initialize_model` does so
+                nn.init.xavier_uniform_(parameter)  # as its `initialize_model` does
         for module in self.modules():
             if isinstance(module, MultiHeadedAttention):
                 module.dropout.p = 0.0
@@ -171,17 +171,17 @@ class JoeyNMT(Peer):
 
 @dataclass(frozen=True)
 class Library:
-    """Where a peer comes from."""
+    """The library of a peer, and how to install it."""
 
     title: str
     package: str
     build: Callable[[Seq2SeqConfig, SpecialIds], Peer]
-    modules: tuple[str, ...]  # what it imports, directly or not, and heedful does not install
+    modules: tuple[str, ...]  # modules it imports, directly or not, that heedful does not install
     install: str  # the command
 
 
 BENCH = "pip install -c constraints.txt '.[bench]'"
-# JoeyNMT's package asks for a protobuf before 3.21, which contradicts constraints.txt; its model uses none.
+# JoeyNMT's package requires protobuf<3.21, which conflicts with constraints.txt; its model does not use it.
 JOEYNMT = "pip install -c constraints.txt --no-deps joeynmt"
 JOEYNMT_IMPORTS = ("joeynmt", "importlib_metadata", "matplotlib", "sentencepiece", "subword_nmt", "tensorboard", "yaml")
 PEERS = {
@@ -193,29 +193,29 @@ PEERS = {
 
 
 def missing_modules(name: str) -> list[str]:
-    """What must be installed before this peer can run."""
+    """The modules that must be installed before this peer can run."""
     return [module for module in PEERS[name].modules if importlib.util.find_spec(module) is None]
 
 
 def loss_of(peer: Peer, batch: Batch, bf16: bool = False) -> Tensor:
-    """Label-smoothed cross-entropy, the mean over the real target tokens; in bf16 under PyTorch's autocast."""
+    """Label-smoothed cross-entropy, averaged over the target tokens without padding; bf16 uses PyTorch's autocast."""
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         logits = linear(peer(batch)[batch.target_mask], peer.output_weight)
         return cross_entropy(logits, batch.target_out[batch.target_mask], label_smoothing=LABEL_SMOOTHING)
 
 
 def parameters_of(model: nn.Module) -> int:
-    """How many numbers are learned."""
+    """The number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def first_batches(task: TranslationTask, count: int) -> list[Batch]:
-    """The batches that heedful learns from first."""
+    """The first batches that heedful trains on."""
     return [batch for _, batch in islice(task.batches(Position(), 0, 1), count) if batch is not None]
 
 
 def train(settings: dict[str, Any]) -> dict[str, float]:
-    """Train a peer for some steps; those that warm up are not measured."""
+    """Train a peer for some steps; warm-up steps are not measured."""
     task, warm = TranslationTask(load_recipe("translation", settings["overrides"]), Path(settings["data"])), settings["warm"]
     assert isinstance(task.config, Seq2SeqConfig)
     torch.set_num_threads(cores())

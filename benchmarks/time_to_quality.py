@@ -1,11 +1,11 @@
-"""Minutes of training until the validation BLEU first reached some scores, from the metrics of runs that are there already.
+"""Minutes of training until the validation BLEU first reached given scores, from the metrics of existing runs.
 
     python benchmarks/time_to_quality.py runs/multi30k
 
-A run's `metrics.jsonl` holds the score of every validation and the seconds spent training so far; validations, checkpoints
-and preparation are not counted. The score is that of the validations during training, on the first
-`training.validate_pairs` of them, greedy unless the recipe's `decoding.validation_beam` says otherwise; its signature and
-this beam stand in the output. The first validation at or above a score counts, nothing is interpolated between scores.
+A run's `metrics.jsonl` has the score of every validation and the seconds of training so far, without validation,
+checkpoints and preparation. Validation during training uses the first `training.validate_pairs` pairs and the recipe's
+`decoding.validation_beam` (greedy by default); the output includes this beam size and the BLEU signature. The first
+validation at or above a score counts; scores are not interpolated.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ SCORES = (35.0, 38.0, 40.0, 41.0)
 
 
 def times_of(run: Path, scores: Sequence[float]) -> dict[str, Any]:
-    """The minutes and steps to each score (None: not reached), the best, and how it was judged."""
+    """Minutes and steps to each score (None: not reached), the best score, and how it was measured."""
     entries = read_metrics(run / "metrics.jsonl")
     steps, seconds = zip((0, 0.0), *((row["step"], row["seconds"]) for row in entries if row["kind"] == "train"), strict=True)
-    judged = [row for row in entries if row["kind"] == "valid" and row.get("bleu") is not None]
-    if not judged:
+    validations = [row for row in entries if row["kind"] == "valid" and row.get("bleu") is not None]
+    if not validations:
         raise SystemExit(f"there is no validation with a BLEU in {run / 'metrics.jsonl'}")
-    # A step that is validated need not be one that is logged.
-    minutes = {row["step"]: round(float(np.interp(row["step"], steps, seconds)) / 60, 2) for row in judged}
+    # Validation steps need not be logged steps, so times are interpolated.
+    minutes = {row["step"]: round(float(np.interp(row["step"], steps, seconds)) / 60, 2) for row in validations}
     found: dict[str, Any] = {}
     for score in scores:
-        step = next((row["step"] for row in judged if row["bleu"] >= score), None)
+        step = next((row["step"] for row in validations if row["bleu"] >= score), None)
         found[f"{score:g}"] = None if step is None else {"step": step, "minutes": minutes[step]}
-    best = max(judged, key=lambda row: row["bleu"])
+    best = max(validations, key=lambda row: row["bleu"])
     recipe = tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))
     return {
         "reached": found,
@@ -52,7 +52,7 @@ def times_of(run: Path, scores: Sequence[float]) -> dict[str, Any]:
 
 
 def print_times(run: Path, found: dict[str, Any], transcript: Transcript) -> None:
-    """The table of one run, and what its scores are."""
+    """The table of one run, and how its scores were measured."""
     rows = [
         (f"{score} BLEU", f"{reached['minutes']:.1f}", f"{reached['step']:,}")
         if reached

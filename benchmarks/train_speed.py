@@ -1,22 +1,22 @@
-"""Training speed and memory of heedful beside four libraries: same shape, same Multi30k batches, interleaved in one run.
+"""Training speed and memory of heedful against four libraries: same shape, same Multi30k batches, interleaved in one run.
 
     pip install -c constraints.txt '.[bench]'
     pip install -c constraints.txt --no-deps joeynmt
     python benchmarks/train_speed.py --data ../shared/data/multi30k/tok
 
-heedful is the real command, `heedful train`, watched through its metrics. A peer is the best simple loop around Hugging
-Face Marian, `torch.nn.Transformer`, x-transformers or JoeyNMT, in a process of its own with all cores as threads
-(`peers.py`). One that is not installed is left out, and the table says so. Speed is real target tokens a second, ends
-included, never padding, over the same steps of the same batches; the first fifth of the steps warms up. Memory is the
-most that all processes of an engine held together. Numbers are medians over the rounds.
+heedful runs as the real command, `heedful train`, measured through its metrics. A peer is the best simple loop around
+Hugging Face Marian, `torch.nn.Transformer`, x-transformers or JoeyNMT, in its own process with one thread per core
+(`peers.py`). A library that is not installed is skipped, and the table says so. Speed is target tokens per second, with end
+tokens and without padding, over the same steps of the same batches; the first fifth of the steps is warm-up. Memory is the
+peak sum over all processes of an engine. Numbers are medians over the rounds.
 
-Every engine computes in float32 and, where the processor has it, once more in bf16, in which heedful then trains by
-itself: peers under PyTorch's autocast. The share of the peak is the model's FLOP/s (three times the products of the
-forward pass, padding not counted) by those of a large product in the same precision on all cores, measured before every
-round. Run it on a quiet machine without OMP_NUM_THREADS.
+Every engine computes in float32 and, where the processor supports it, also in bf16, which heedful then uses by default;
+peers use PyTorch's autocast. The share of the GEMM peak is the model's FLOP/s (three times the matrix products of the
+forward pass, without padding) divided by those of a large matrix product in the same precision on all cores, measured
+before every round. Run it on an idle machine without OMP_NUM_THREADS.
 
-The last line is for machines: heedful's speed as it trains by itself by that of the fastest peer in any precision, and
-its share of the peak in float32. The lines before it compare in one precision.
+The last line is for machines: heedful's speed in its default precision divided by that of the fastest peer in any
+precision, and its share of the GEMM peak in float32. The lines before it compare within one precision.
 """
 
 from __future__ import annotations
@@ -50,37 +50,37 @@ from heedful.tasks.translation import TranslationTask
 from measuring import PAPER, PeakMemory, Transcript, counted, medians, watch
 from peers import PEERS, first_batches, missing_modules, parameters_of
 
-STEPS = {"tiny": 40, "base": 8}  # measured, of a round
+STEPS = {"tiny": 40, "base": 8}  # measured per round
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
-REPORTS = 5  # of a round; the first is not measured
-ALIKE = 0.01  # how far the parameters of two engines may be apart
-# For peers what heedful does from inside: the C library keeps what tensors have freed, and the kernel need not clear it
-# again. They are faster by it, and take more memory; people who use them do not know of it.
+REPORTS = 5  # per round; the first is not measured
+ALIKE = 0.01  # allowed relative difference between the engines' numbers of parameters
+# Gives peers what heedful sets itself: malloc keeps freed memory instead of returning it, so the kernel need not zero it
+# again. This makes peers faster and use more memory; it is off by default because few users know of it.
 KEEP_FREED = ("env", "MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=2147483647")
 
-Engine = tuple[str, str]  # its name, and the precision it computes in
-Found = dict[Engine, list[dict[str, float]]]  # what each round measured
+Engine = tuple[str, str]  # name and precision
+Found = dict[Engine, list[dict[str, float]]]  # measurements of each round
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every engine does at one size."""
+    """The work that every engine does at one model size."""
 
     overrides: list[str]  # heedful's settings
     data: Path  # prepared by heedful
-    every: int  # steps of a report
+    every: int  # steps per report
     config: Seq2SeqConfig
     batches: list[Batch]  # of the measured steps
-    keep_freed: bool  # by the peers
+    keep_freed: bool  # whether peers run with KEEP_FREED
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For a peer."""
+        """The settings passed to a peer."""
         return {"overrides": self.overrides, "data": str(self.data), "warm": self.every, "steps": REPORTS * self.every}
 
 
 def overrides_of(size: str, arguments: argparse.Namespace, every: int) -> list[str]:
-    """heedful's settings of a job that goes on until it is stopped."""
+    """heedful's settings for a job that runs until it is stopped."""
     never = 1_000_000
     return [
         f"data.source={file_of(arguments.data, 'train.en')}", f"data.target={file_of(arguments.data, 'train.de')}",
@@ -93,7 +93,7 @@ def overrides_of(size: str, arguments: argparse.Namespace, every: int) -> list[s
 
 
 def prepare_job(size: str, arguments: argparse.Namespace, data: Path) -> Job:
-    """Prepare the data, once for all sizes, and look at what will be learned from it."""
+    """Prepare the data, once for all sizes, and collect the batches that will be measured."""
     every = -(-(arguments.steps or STEPS[size]) // (REPORTS - 1))
     overrides = overrides_of(size, arguments, every)
     recipe = load_recipe("translation", overrides)
@@ -120,12 +120,12 @@ def measure_heedful(job: Job, precision: str) -> dict[str, float]:
                 memory.look()
                 rows = read_metrics(run / "metrics.jsonl")
         finally:
-            process.terminate()  # heedful then finishes its step and ends, and its workers with it
+            process.terminate()  # heedful finishes its step and exits with its workers
             process.wait()
         if len(rows) < REPORTS:
             errors.seek(0)
             raise SystemExit(f"{' '.join(command)}\nfailed:\n{errors.read()[-3000:]}")
-    workers = load_recipe(str(run / "recipe.toml")).training.workers  # as told, or as heedful chose
+    workers = load_recipe(str(run / "recipe.toml")).training.workers  # as given, or as heedful chose
     shutil.rmtree(run)
     tokens, seconds = (rows[REPORTS - 1][key] - rows[0][key] for key in ("tokens", "seconds"))
     with torch.device("meta"):
@@ -135,7 +135,7 @@ def measure_heedful(job: Job, precision: str) -> dict[str, float]:
 
 
 def measure_peer(name: str, job: Job, precision: str) -> dict[str, float]:
-    """Run one peer in a process of its own."""
+    """Run one peer in its own process."""
     script = Path(__file__).with_name("peers.py")
     settings = json.dumps({**job.settings, "engine": name, "precision": precision})
     watched = watch([*(KEEP_FREED if job.keep_freed else ()), sys.executable, str(script), settings])
@@ -143,7 +143,7 @@ def measure_peer(name: str, job: Job, precision: str) -> dict[str, float]:
 
 
 def gemm_peak(precision: str) -> float:
-    """FLOP/s of a large product with all threads: the best of several."""
+    """FLOP/s of a large matrix product with all threads: the best of several."""
     a, b = torch.randn(2, 2048, 2048).to(DTYPES[precision])
     best = 0.0
     for _ in range(8):
@@ -154,7 +154,7 @@ def gemm_peak(precision: str) -> float:
 
 
 def flops_per_token(config: Seq2SeqConfig, batches: Sequence[Batch]) -> float:
-    """Model FLOPs of training (three times the forward products) per target token, padding not counted."""
+    """Model FLOPs of training (three times the forward matrix products) per target token, without padding."""
     source = torch.cat([batch.source_mask.sum(1) for batch in batches]).double()
     target = torch.cat([batch.target_mask.sum(1) for batch in batches]).double()
     d, f, wide = config.d_model, config.d_ff, config.heads * config.key_width
@@ -168,13 +168,13 @@ def flops_per_token(config: Seq2SeqConfig, batches: Sequence[Batch]) -> float:
 
 
 def check_alike(found: Found) -> None:
-    """Stop when the engines do not do the same work."""
+    """Exit with an error if the engines do not do the same work."""
     facts = {engine: rounds[-1] for engine, rounds in found.items() if rounds}
     first, *others = facts
     for other in others:
         tokens, sizes = ([facts[engine][key] for engine in (first, other)] for key in ("tokens", "parameters"))
         if tokens[0] != tokens[1]:
-            raise SystemExit(f"{first[0]} learned from {tokens[0]:,} target tokens, {other[0]} from {tokens[1]:,}")
+            raise SystemExit(f"{first[0]} trained on {tokens[0]:,} target tokens, {other[0]} on {tokens[1]:,}")
         if abs(sizes[0] - sizes[1]) > ALIKE * sizes[0]:
             raise SystemExit(f"{first[0]} has {sizes[0]:,} parameters, {other[0]} {sizes[1]:,}")
 
@@ -182,7 +182,7 @@ def check_alike(found: Found) -> None:
 def measure(
     jobs: dict[str, Job], engines: Sequence[Engine], rounds: int, transcript: Transcript
 ) -> tuple[dict[str, float], dict[str, Found]]:
-    """Everyone once a round: the peak of each precision in FLOP/s, and at each size what each engine did."""
+    """Run every engine once per round: the GEMM peak of each precision in FLOP/s, and each engine's rounds at each size."""
     found: dict[str, Found] = {size: {engine: [] for engine in engines} for size in jobs}
     peaks: dict[str, list[float]] = {precision: [] for _, precision in engines}
     for number in range(1, rounds + 1):
@@ -204,7 +204,7 @@ def versions_of(names: Sequence[str]) -> str:
 
 
 def ratio(rates: dict[Engine, float], precision: str | None = None) -> float:
-    """heedful's speed by that of the fastest peer, in one precision; without it, as it trains by itself by any peer's."""
+    """heedful's speed divided by the fastest peer's in one precision; None: heedful's default against all precisions."""
     ours = precision or ("bf16" if ("heedful", "bf16") in rates else "float32")
     return rates["heedful", ours] / max(
         rate for (name, kind), rate in rates.items() if name != "heedful" and precision in (None, kind)
@@ -212,18 +212,18 @@ def ratio(rates: dict[Engine, float], precision: str | None = None) -> float:
 
 
 def main() -> None:
-    """Measure and print a table a size."""
+    """Measure, and print one table per model size."""
     possible = [name for name in DTYPES if name == "float32" or cpu_has_bf16()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="the folder of Multi30k's text")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k/tok"), help="folder with the text of Multi30k")
     parser.add_argument("--sizes", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--engines", nargs="+", choices=("heedful", *PEERS), default=["heedful", *PEERS])
-    parser.add_argument("--precisions", nargs="+", choices=DTYPES, default=possible, help="[float32, and bf16 where it is fast]")
+    parser.add_argument("--precisions", nargs="+", choices=DTYPES, default=possible, help="[float32, and bf16 if supported]")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, help="measured at each size of a round, instead of 40 of tiny and 8 of base")
+    parser.add_argument("--steps", type=int, help="measured steps per round and size [40 for tiny, 8 for base]")
     parser.add_argument("--batch-tokens", type=int, default=4096)
-    parser.add_argument("--workers", type=int, default=0, help="processes of heedful; 0 lets it choose, as usual")
-    parser.add_argument("--keep-freed", action="store_true", help="let the C library keep freed memory for peers, too")
+    parser.add_argument("--workers", type=int, default=0, help="heedful's processes; 0: chosen automatically")
+    parser.add_argument("--keep-freed", action="store_true", help="let malloc keep freed memory in peers, too")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     arguments = parser.parse_args()
     missing = {name: modules for name in PEERS if name in arguments.engines and (modules := missing_modules(name))}
@@ -234,7 +234,7 @@ def main() -> None:
     transcript = Transcript(arguments.output)
     transcript.say(versions_of(names))
     for name, modules in missing.items():
-        transcript.say(f"{name} is skipped, {', '.join(modules)} not being installed: {PEERS[name].install}")
+        transcript.say(f"{name} is skipped because {', '.join(modules)} is not installed: {PEERS[name].install}")
     torch.set_num_threads(cores())
     with tempfile.TemporaryDirectory() as folder:
         jobs = {size: prepare_job(size, arguments, Path(folder) / "data") for size in dict.fromkeys(arguments.sizes)}
@@ -242,7 +242,7 @@ def main() -> None:
         peaks, found = measure(jobs, engines, arguments.rounds, transcript)
     titles = {name: peer.title for name, peer in PEERS.items()}
     sizes: dict[str, Any] = {}
-    ratios: dict[str | None, list[str]] = {key: [] for key in (*precisions, None)}  # None: heedful by itself, any peer
+    ratios: dict[str | None, list[str]] = {key: [] for key in (*precisions, None)}  # None: heedful's default against any peer
     shares: dict[str | None, list[str]] = {key: [] for key in ratios}
     for size, job in jobs.items():
         cost = flops_per_token(job.config, job.batches)
@@ -268,8 +268,8 @@ def main() -> None:
             ] + [(titles[name], "skipped: not installed", "", "", "", "", "") for name in missing],
         )  # fmt: skip
     settings = {key: getattr(arguments, key) for key in ("rounds", "batch_tokens", "keep_freed")} | transcript.circumstances
-    peaks_told = {precision: round(peak) for precision, peak in peaks.items()}
-    summary = {"benchmark": "train_speed", **settings, "gemm_peak": peaks_told, "skipped": list(missing), "sizes": sizes}
+    rounded_peaks = {precision: round(peak) for precision, peak in peaks.items()}
+    summary = {"benchmark": "train_speed", **settings, "gemm_peak": rounded_peaks, "skipped": list(missing), "sizes": sizes}
     transcript.say(json.dumps(summary))
     for key in ratios:
         transcript.say(f"{key + ': ' if key else ''}ratio {' '.join(ratios[key])} peak {' '.join(shares[key])}")

@@ -1,13 +1,14 @@
-"""A Vision Transformer on scikit-learn's digits: heedful beside a ViT of transformers, accuracy and speed in one run.
+"""A Vision Transformer on scikit-learn's digits: heedful against the ViT of transformers, accuracy and speed in one run.
 
     python benchmarks/vision.py
 
-heedful is the real command, `heedful train image-classification`. The peer is the loop people write around
+heedful runs as the real command, `heedful train image-classification`. The peer is the usual loop around
 `ViTForImageClassification`, of the same size, with the same images, shifts, batches, steps and settings, with one thread
-and with all cores; ratios are to the fastest. Both are judged on the same test images (`heedful.data.images`) with the
-weights of their last step. Every round has another seed. Images a second count the steps alone, without the first tenth.
+and with all cores; ratios are relative to the fastest. Both are scored on the same test images (`heedful.data.images`) with
+the weights of their last step. Every round has its own seed. Images per second count only the training steps, without the
+first tenth.
 
-Run it on a quiet machine without OMP_NUM_THREADS; `language_model.py` says why.
+Run it on an idle machine without OMP_NUM_THREADS; `language_model.py` says why.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ PEER = "transformers ViT"
 
 
 def overrides_of(steps: int, batch: int, seed: int) -> list[str]:
-    """heedful's settings of this job: those of its recipe, but for the number of steps."""
+    """heedful's settings for this job: those of its recipe, except for the number of steps."""
     sizes = [f"training.batch_examples={batch}", f"training.warmup={max(1, steps // 10)}", f"training.seed={seed}"]
     return ["training.epsilon=1e-8", *sizes, *at_end_alone(steps)]
 
 
 def measure_heedful(overrides: list[str], workers: int, run: Path) -> dict[str, float]:
-    """One training by heedful."""
+    """One training run of heedful."""
     watched = watch_heedful(
         "image-classification", [*overrides, f"training.workers={workers}", "training.precision=float32"], run
     )
@@ -68,12 +69,12 @@ def build_peer(recipe: Recipe, classes: int) -> torch.nn.Module:
         num_attention_heads=shape["heads"], hidden_act="gelu", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     config.num_labels = classes
-    config._attn_implementation = "sdpa"  # the fastest attention there is on a CPU
+    config._attn_implementation = "sdpa"  # the fastest attention on a CPU
     return ViTForImageClassification(config)
 
 
 def run_peer(settings: dict[str, Any]) -> dict[str, float]:
-    """Inside the peer's process: train a ViT, and judge it."""
+    """Inside the peer's process: train a ViT, and evaluate it."""
     from transformers import get_linear_schedule_with_warmup
 
     recipe, seed = load_recipe("image-classification", settings["overrides"]), settings["seed"]
@@ -84,14 +85,14 @@ def run_peer(settings: dict[str, Any]) -> dict[str, float]:
     optimizer = adamw(model, training.learning_rate, training.weight_decay, (training.beta1, training.beta2))
     schedule = get_linear_schedule_with_warmup(optimizer, training.warmup, training.steps)
     images, labels = torch.from_numpy(digits["train"].images), torch.from_numpy(digits["train"].labels)
-    chance, shifts = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    rng, shifts = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     seen, started, warm = 0, time.perf_counter(), warm_steps(training.steps)
     order = np.zeros(0, dtype=np.int64)
     for step in range(training.steps):
         if step == warm:
             seen, started = 0, time.perf_counter()
         if not len(order):
-            order = chance.permutation(len(labels))
+            order = rng.permutation(len(labels))
         rows, order = torch.from_numpy(order[: training.batch_examples]), order[training.batch_examples :]
         pixels = crop(images[rows], recipe.data.crop, shifts) if recipe.data.crop else images[rows]
         logits = model(pixel_values=to_floats(pixels.numpy())).logits
@@ -109,14 +110,14 @@ def run_peer(settings: dict[str, Any]) -> dict[str, float]:
 
 @torch.no_grad()
 def accuracy(model: torch.nn.Module, held_out: LabelledImages) -> float:
-    """Per cent of the images that the peer sorts rightly."""
+    """Accuracy of the peer in per cent."""
     model.eval()
     found = model(pixel_values=to_floats(held_out.images)).logits.argmax(-1)
     return 100.0 * float((found == torch.from_numpy(held_out.labels)).float().mean())
 
 
 def measure(arguments: argparse.Namespace, folder: Path, transcript: Transcript) -> dict[str, list[dict[str, float]]]:
-    """Everyone once a round."""
+    """Run every engine once per round."""
     engines = [("heedful", workers) for workers in arguments.workers] + [(PEER, threads) for threads in arguments.threads]
     names = [f"{engine}, {counted(n, 'worker' if engine == 'heedful' else 'thread')}" for engine, n in engines]
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
@@ -136,10 +137,10 @@ def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--batch", type=int, default=128, help="images a step")
+    parser.add_argument("--batch", type=int, default=128, help="images per step")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes of heedful, each a row")
-    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores()}), help="of the peer, each a row")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="heedful's processes; one row each")
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores()}), help="the peer's threads; one row each")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -151,7 +152,7 @@ def main() -> None:
         found = {name: medians(rounds) for name, rounds in measure(arguments, Path(folder), transcript).items()}
     ratios = beside_peers(found)
     transcript.table(
-        ("engine", "parameters", "test accuracy, %", "images/s", "× fastest peer", "seconds in all", "peak memory, MB"),
+        ("engine", "parameters", "test accuracy, %", "images/s", "× fastest peer", "total seconds", "peak memory, MB"),
         [
             (name, f"{row['parameters']:,.0f}", f"{row['accuracy']:.2f}", f"{row['rate']:,.0f}", f"{ratios[name]:.2f}",
              f"{row['seconds']:.0f}", f"{row['megabytes']:,.0f}")

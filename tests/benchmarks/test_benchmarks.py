@@ -1,4 +1,4 @@
-"""Each benchmark from end to end with tiny settings, and the parts of them that decide what is compared."""
+"""Every benchmark end to end with tiny settings, and the code that makes the comparisons fair."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from train_speed import check_alike, flops_per_token, ratio
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 WHOLE = "HEEDFUL_BENCHMARKS"
-# Most of their time is that of starting two to six processes each: three minutes in all on a busy machine.
+# Most of the time goes into starting two to six processes each: three minutes in total on a busy machine.
 whole = pytest.mark.skipif(WHOLE not in os.environ, reason=f"whole benchmarks are slow; {WHOLE}=1 runs them too")
 WORDS = "a man dog woman boy in the park plays reads runs with red blue ball".split()
 
@@ -44,7 +44,7 @@ def sentence(chance: random.Random) -> str:
 
 
 def printed_by(name: str, *arguments: str | Path) -> str:
-    """What a benchmark prints, run in a process of its own."""
+    """The output of a benchmark run in its own process."""
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py", *map(str, arguments)],
         capture_output=True,
@@ -57,7 +57,7 @@ def printed_by(name: str, *arguments: str | Path) -> str:
 
 
 def run_script(name: str, *arguments: str | Path) -> tuple[str, dict[str, Any]]:
-    """What a benchmark prints, and its machine-readable last line."""
+    """The output of a benchmark, and its machine-readable last line."""
     printed = printed_by(name, *arguments)
     return printed, json.loads(printed.splitlines()[-1])
 
@@ -81,9 +81,9 @@ def test_the_language_model_benchmark_compares_equal_models(tmp_path: Path) -> N
     assert_engines_are_alike(summary, "loss")
     assert summary["engines"]["heedful, 1 worker"]["loss"] == pytest.approx(
         summary["engines"]["transformers GPT-2, 1 thread"]["loss"], abs=0.5
-    )  # both have hardly begun to learn, so that their losses tell whether they are measured alike
+    )  # both have barely begun to learn, so similar losses mean that they are measured in the same way
     assert output.read_text(encoding="utf-8") == printed
-    assert "not to be trusted" in printed  # OMP_NUM_THREADS is set
+    assert "these speeds are unreliable" in printed  # OMP_NUM_THREADS is set
 
 
 @whole
@@ -125,7 +125,7 @@ def write_captions(folder: Path) -> None:
 
 
 @whole
-def test_the_attention_benchmark_judges_three_models_of_equal_size_by_length(tmp_path: Path) -> None:
+def test_the_attention_benchmark_scores_three_models_of_equal_size_by_length(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write_captions(tmp_path)
     quick = ("--jobs", "multi30k", "--minutes", "0.001", "--probe-steps", "4", "--workers", "1")
@@ -150,10 +150,10 @@ def test_recurrent_models_are_as_large_as_the_transformer(tmp_path: Path) -> Non
         assert load_recipe(job.recipe, [*given, *settings]).model["dropout"] == 0.0
 
 
-def test_ranges_hold_every_length_once() -> None:
+def test_ranges_contain_every_length_once() -> None:
     lengths = [3, 3, 3, 3, 3, 3, 4, 5, 9, 12]
     ranges = length_ranges(lengths, 5)
-    assert ranges[0] == (3, 3)  # one length of more than its part takes the place of several ranges
+    assert ranges[0] == (3, 3)  # one very frequent length replaces several ranges
     assert [sum(low <= n <= high for low, high in ranges) for n in lengths] == [1] * len(lengths)
     assert length_ranges(list(range(1, 11)), 5) == [(1, 2), (3, 4), (5, 6), (7, 8), (9, 10)]
 
@@ -177,7 +177,7 @@ def test_a_plot_can_be_drawn_again_from_an_earlier_summary(tmp_path: Path) -> No
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 
 
-def test_speeds_are_told_beside_the_fastest_peer() -> None:
+def test_speeds_are_reported_relative_to_the_fastest_peer() -> None:
     assert beside_peers({"heedful": {"rate": 6.0}, "slow": {"rate": 2.0}, "fast": {"rate": 4.0}})["heedful"] == 1.5
     assert medians([{"rate": 1.0}, {"rate": 9.0}, {"rate": 2.0}]) == {"rate": 2.0}
 
@@ -230,7 +230,7 @@ def small_batch() -> Batch:
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_is_as_large_as_heedful_and_learns(name: str) -> None:
     peer, config = small_peer(name, dropout=0.1)
-    assert learned_by(peer) == pytest.approx(learned_by(build_model(config)), rel=0.02)  # biases weigh more when small
+    assert learned_by(peer) == pytest.approx(learned_by(build_model(config)), rel=0.02)  # biases are more of a small model
     assert any(peer.output_weight is parameter for parameter in peer.parameters())
     optimizer = torch.optim.Adam(peer.parameters(), lr=0.003)
     losses = []
@@ -257,7 +257,7 @@ def test_a_peer_ignores_padding_and_does_not_look_ahead(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_dropout_of_a_peer_is_on_embeddings_and_residuals_alone(name: str) -> None:
+def test_a_peer_applies_dropout_only_to_embeddings_and_residuals(name: str) -> None:
     peer, config = small_peer(name, dropout=0.1)
     drawn: list[tuple[int, ...]] = []
 
@@ -274,17 +274,17 @@ def test_dropout_of_a_peer_is_on_embeddings_and_residuals_alone(name: str) -> No
     assert {shape[-1] for shape in drawn} == {config.d_model}
 
 
-def test_engines_that_do_other_work_are_found_out() -> None:
+def test_engines_that_do_different_work_are_detected() -> None:
     same = {"tokens": 100.0, "parameters": 1000.0}
     ours, theirs, later = ((name, "float32") for name in ("heedful", "peer", "later"))
     check_alike({ours: [same], theirs: [{**same, "parameters": 1009.0}], later: []})
     with pytest.raises(SystemExit, match="peer 1,020"):
         check_alike({ours: [same], theirs: [{**same, "parameters": 1020.0}]})
-    with pytest.raises(SystemExit, match="peer from 90"):
+    with pytest.raises(SystemExit, match="peer on 90"):
         check_alike({ours: [same], theirs: [{**same, "tokens": 90.0}]})
 
 
-def test_heedful_is_compared_in_one_precision_and_as_it_trains_by_itself() -> None:
+def test_heedful_is_compared_per_precision_and_in_its_default_precision() -> None:
     exact = {("heedful", "float32"): 6.0, ("slow", "float32"): 2.0, ("fast", "float32"): 4.0}
     quick = {("heedful", "bf16"): 16.0, ("slow", "bf16"): 8.0, ("fast", "bf16"): 3.0}
     assert ratio(exact) == 1.5
@@ -292,7 +292,7 @@ def test_heedful_is_compared_in_one_precision_and_as_it_trains_by_itself() -> No
     assert ratio({**exact, ("heedful", "bf16"): 12.0, ("fast", "bf16"): 3.0}) == 3.0
 
 
-def test_products_of_the_model_are_counted_without_padding() -> None:
+def test_flops_are_counted_without_padding() -> None:
     config = Seq2SeqConfig(10, 10, layers=1, d_model=4, d_ff=8, heads=2)
     batch = collate([np.array([4, 5], np.uint32)], [np.array([4], np.uint32)], SPECIAL)  # with an end: 3 and 2 tokens
     attention, feed = 2 * 4 * 4 * 4, 2 * 2 * 4 * 8  # of a token

@@ -1,4 +1,4 @@
-"""The benchmarks of a large corpus, cost, time to quality, a recipe's choices and another pair, with tiny settings."""
+"""The benchmarks large_corpus, cost, time_to_quality, ablations and help_pages, with tiny settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TINY = "model.layers=1 model.d_model=16 model.d_ff=16 model.heads=2 tokenizer.si
 
 
 @whole
-def test_the_large_corpus_is_measured_beside_a_small_one(tmp_path: Path) -> None:
+def test_a_large_and_a_small_corpus_are_measured(tmp_path: Path) -> None:
     quick = (
         "--pairs",
         "3000",
@@ -49,7 +49,7 @@ def test_the_large_corpus_is_measured_beside_a_small_one(tmp_path: Path) -> None
     assert large["preparation_seconds"] > 0
     assert 0 < large["second_start_seconds"] < 120
     assert 0 <= large["waiting_share"] <= 1
-    assert "| second start to its first step, s |" in printed
+    assert "| restart to its first step, s |" in printed
 
 
 @whole
@@ -64,7 +64,7 @@ def test_cost_is_measured_by_shape() -> None:
 
 
 @whole
-def test_ablations_are_saved_one_by_one_and_taken_up_again(tmp_path: Path) -> None:
+def test_ablations_are_saved_one_by_one_and_can_be_resumed(tmp_path: Path) -> None:
     write_captions(tmp_path)
     output = tmp_path / "ablations.txt"
     job: list[str | Path] = ["--data", tmp_path, "--recipe", "translation", "--steps", "2", "--output", output, "--set", *TINY]
@@ -74,7 +74,7 @@ def test_ablations_are_saved_one_by_one_and_taken_up_again(tmp_path: Path) -> No
     cut = [line for line in lines if line.startswith('{"variant"')] + ['{"variant": "post-']  # as a kill would leave it
     output.write_text("\n".join(cut), encoding="utf-8")
     printed, summary = run_script("ablations", *job, "--only", AS_SHIPPED, "post-norm", "--resume")
-    assert summary["variants"][AS_SHIPPED] == first["variants"][AS_SHIPPED]  # its time too: it was not trained again
+    assert summary["variants"][AS_SHIPPED] == first["variants"][AS_SHIPPED]  # equal times too: it was not trained again
     assert summary["variants"]["post-norm"]["changed"] == {"model.norm": ["pre", "post"]}
     assert "| post-norm | model.norm pre → post |" in printed
 
@@ -93,12 +93,12 @@ def test_a_generated_corpus_is_the_same_every_time_and_can_be_learned(tmp_path: 
     # A word of the source has one translation, which is its mirror image, syllable by syllable.
     mirrored = [["".join(word[i : i + 2][::-1] for i in range(0, len(word), 2)) for word in words] for words in sources]
     assert [sorted(words) for words in mirrored] == [sorted(words) for words in targets]
-    assert mirrored != targets  # some words change places
+    assert mirrored != targets  # some words swap places
     counts = Counter(word for words in sources for word in words).most_common()
     assert counts[0][1] > 20 * counts[len(counts) // 2][1]
 
 
-def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
+def test_memory_is_measured_for_a_process_and_its_children() -> None:
     course = Course(started=0.0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         course.look(os.getpid(), ready=True)
@@ -108,12 +108,12 @@ def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
     assert not course.preparing.own
 
 
-def test_waiting_leaves_the_first_step_out() -> None:
+def test_waiting_ignores_the_first_step() -> None:
     rows = [{"waiting_for_data": 0.9, "seconds_per_step": 10.0}] + [{"waiting_for_data": 0.5, "seconds_per_step": 2.0}] * 3
     assert waiting(rows) == {"waiting_share": 0.5, "longest_wait": 1.0, "seconds_per_step": 2.0}
 
 
-def test_random_pairs_have_the_shape_that_is_asked_for_and_no_padding() -> None:
+def test_random_pairs_have_the_requested_shape_and_no_padding() -> None:
     shape = {**USUAL, "batch tokens": 64, "width": 64, "depth": 2, "vocabulary": 100, "length": 16}
     task = RandomPairs(recipe_of(shape), shape)
     _, batch = next(task.batches(Position(), 0, 1))
@@ -165,7 +165,7 @@ def test_every_variant_but_the_first_changes_the_recipe() -> None:
         assert {"R-Drop", "no average of checkpoints"} <= set(VARIANTS) - set(found)
 
 
-def test_rows_of_another_job_are_not_taken_for_this_one(tmp_path: Path) -> None:
+def test_rows_of_another_job_are_refused(tmp_path: Path) -> None:
     output = tmp_path / "output.txt"
     row = {"variant": AS_SHIPPED, "job": {"recipe": "a"}, "changed": {}}
     output.write_text(f"2 cores\n{json.dumps(row)}\n", encoding="utf-8")
@@ -192,11 +192,11 @@ def test_paragraphs_of_two_languages_are_paired_by_their_names(tmp_path: Path) -
     ]
 
 
-def test_paragraphs_held_out_are_on_no_page_to_train_on() -> None:
+def test_held_out_paragraphs_are_on_no_training_page() -> None:
     pages = [[(f"own {page}", "a"), (f"common {page // 3}", "b")] for page in range(100)]
     parts = divide(pages)
     sources = {name: [source for source, _ in pairs] for name, pairs in parts.items()}
     together = [source for found in sources.values() for source in found]
-    assert len(together) == len(set(together)) == 100 + 34  # nothing is lost, and nothing is in two parts
+    assert len(together) == len(set(together)) == 100 + 34  # no pair is lost or in two splits
     assert {f"own {page}" for page in range(100)} < set(together)
     assert [len([source for source in sources[name] if "own" in source]) for name in ("train", "val", "test")] == [90, 5, 5]

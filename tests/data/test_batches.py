@@ -1,4 +1,4 @@
-"""Batches: every pair once, within the budget, in an order that the seed and the epoch alone decide."""
+"""Batches: every pair once, within the budget, in an order that depends only on seed and epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.drops import Drops
 from heedful.data.framing import Batch, SpecialIds, collate, special_ids
 from heedful.data.prepare import load_prepared, prepare
-from heedful.data.store import ParallelStore, write_store
+from heedful.data.token_store import ParallelStore, write_store
 from heedful.jobs.data import PairSettings
 from heedful.recipes.settings import TokenizerSettings
 from heedful.runtime.screen import Silence
@@ -42,7 +42,7 @@ def rows(*lengths: int) -> list[NDArray[np.uint32]]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> ParallelStore:
-    """97 pairs, each known by its number, of lengths from 1 to 20."""
+    """97 pairs of lengths from 1 to 20, each identifiable by its number."""
     folder = tmp_path_factory.mktemp("store")
     pairs = [(f"{number:02}" + "s" * (number * 7 % 19), f"{number:02}" + "t" * (number * 5 % 17)) for number in range(97)]
     write_store(folder, pairs, BYTES, BYTES, 100, Drops(), lambda more: None)
@@ -50,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ParallelStore:
 
 
 def numbers_of(batch: Batch | None) -> list[int]:
-    """The pairs of a batch, told by both of their sides."""
+    """The numbers of the pairs in a batch, read from both of their sides."""
     if batch is None:
         return []
     sources = [int(BYTES.decode(row[:2].tolist())) for row in batch.source]
@@ -73,7 +73,9 @@ def same(one: Batch | None, other: Batch | None) -> bool:
 
 @settings(deadline=None)
 @given(lengths=LENGTHS, batch_tokens=st.integers(1, 200), seed=st.integers(0, 2**32), epoch=st.integers(0, 1000))
-def test_every_pair_comes_exactly_once_an_epoch(lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int) -> None:
+def test_every_pair_occurs_exactly_once_per_epoch(
+    lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int
+) -> None:
     batches = plan(lengths, batch_tokens, seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(batches)
@@ -117,7 +119,7 @@ def test_the_lengths_of_batches_come_in_random_order() -> None:
     assert 0.3 < rising < 0.7
 
 
-def test_where_the_target_grows_by_one_the_sources_of_a_batch_stay_alike() -> None:
+def test_a_batch_that_spans_two_target_lengths_has_similar_source_lengths() -> None:
     pairs = [(source, target) for target in range(30, 36) for source in range(1, 31)]
     sources, targets = (np.array(side, dtype=np.int32) for side in zip(*pairs, strict=True))
     ranges, mixed = [], 0
@@ -133,7 +135,7 @@ def test_a_corpus_larger_than_a_pool_is_still_covered_once() -> None:
     lengths = np.random.default_rng(0).integers(1, 50, count, dtype=np.int32)
     batches = list(plan_epoch(lengths, lengths[::-1], 1 << 16, 1, 0))
     assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(count))
-    assert POOL in np.cumsum([len(batch) for batch in batches])  # each pool is dealt out whole before the next
+    assert POOL in np.cumsum([len(batch) for batch in batches])  # each pool is finished before the next
 
 
 def test_a_batch_is_framed_padded_and_masked() -> None:
@@ -145,7 +147,7 @@ def test_a_batch_is_framed_padded_and_masked() -> None:
     assert batch.target_mask.tolist() == [[True] * 4, [True, True, False, False]]
 
 
-def test_an_empty_row_is_only_its_frame() -> None:
+def test_an_empty_row_has_only_its_special_tokens() -> None:
     batch = collate(rows(0), rows(0), SPECIAL)
     assert batch.source.tolist() == [[1]]
     assert (batch.target_in.tolist(), batch.target_out.tolist(), batch.target_mask.tolist()) == ([[3]], [[4]], [[True]])
@@ -171,7 +173,9 @@ def test_moving_a_batch_keeps_its_parts(store: ParallelStore) -> None:
 
 @settings(deadline=None)
 @given(lengths=LENGTHS, positions=st.integers(1, 3000))
-def test_the_pieces_of_a_batch_are_the_batch_and_about_as_large_as_asked(lengths: list[tuple[int, int]], positions: int) -> None:
+def test_the_pieces_of_a_batch_add_up_to_it_and_have_about_the_requested_size(
+    lengths: list[tuple[int, int]], positions: int
+) -> None:
     sources, targets = zip(*lengths, strict=True)
     batch = collate(rows(*sources), rows(*targets), SPECIAL)
     pieces = batch.pieces(positions)
@@ -183,7 +187,7 @@ def test_the_pieces_of_a_batch_are_the_batch_and_about_as_large_as_asked(lengths
         assert batch.source.numel() >= 1.5 * positions
 
 
-def test_the_stream_goes_through_epoch_after_epoch(store: ParallelStore) -> None:
+def test_the_stream_continues_with_the_next_epoch(store: ParallelStore) -> None:
     length = len(list(plan_epoch(store.source.lengths, store.target.lengths, 80, 3, 0)))
     taken = stream(store, Position(), length)
     assert [position for position, _ in taken] == [Position(0, number) for number in range(1, length + 1)]
@@ -233,7 +237,7 @@ def test_prefetch_stays_at_its_end() -> None:
             next(items)
 
 
-def test_prefetch_passes_on_an_error_after_what_came_before_it() -> None:
+def test_prefetch_raises_an_error_only_after_the_items_before_it() -> None:
     def failing() -> Iterator[int]:
         yield 1
         yield 2
@@ -266,7 +270,7 @@ def test_prefetch_reads_ahead_but_not_far() -> None:
 
 
 @pytest.mark.parametrize("taken", [0, 3])
-def test_closing_prefetch_ends_its_thread_and_its_items(taken: int) -> None:
+def test_closing_prefetch_stops_its_thread_and_its_iteration(taken: int) -> None:
     items = Prefetch(iter(range(10**9)), ahead=2)
     assert list(islice(items, taken)) == list(range(taken))
     items.close()
@@ -276,7 +280,7 @@ def test_closing_prefetch_ends_its_thread_and_its_items(taken: int) -> None:
         next(items)
 
 
-def test_prefetch_tells_how_long_its_reader_waited() -> None:
+def test_prefetch_measures_how_long_its_consumer_waited() -> None:
     items = Prefetch(iter([1]))
     assert items.waited == 0.0
     next(items)
@@ -312,29 +316,29 @@ SENTENCES = ["ein haus am see", "zwei häuser am see", "das haus ist klein", "di
 
 @pytest.fixture(scope="module")
 def merging() -> Tokenizer:
-    """Knows whole words."""
+    """A tokenizer with a token for each whole word."""
     return Tokenizer.train("bpe", SENTENCES * 4, 300)
 
 
 @given(st.floats(0.0, 0.99), st.integers(0, 9), st.integers(0, 9))
-def test_bpe_dropout_spells_the_same_text_in_other_tokens(merging: Tokenizer, chance: float, epoch: int, index: int) -> None:
-    dropout = BpeDropout(chance, 1, (merging.halves(), merging.halves()))
+def test_bpe_dropout_segments_the_same_text_differently(merging: Tokenizer, probability: float, epoch: int, index: int) -> None:
+    dropout = BpeDropout(probability, 1, (merging.halves(), merging.halves()))
     for side, text in enumerate(SENTENCES[:2]):
         ids = np.array(merging.encode(text), dtype=np.uint32)
         split = dropout.split(ids, side, epoch, index)
         assert merging.decode(split.tolist()) == text
         assert len(split) >= len(ids)
-        assert np.array_equal(split, dropout.split(ids, side, epoch, index))  # the same whenever it is asked
+        assert np.array_equal(split, dropout.split(ids, side, epoch, index))  # the same on every call
         assert (merging.halves()[merging.encode(text)] >= 0).any()
 
 
-def test_bpe_dropout_takes_apart_as_often_as_it_should_and_differently_each_epoch(merging: Tokenizer) -> None:
+def test_bpe_dropout_splits_tokens_with_its_probability_and_differently_each_epoch(merging: Tokenizer) -> None:
     halves = merging.halves()
     whole = next(i for i in range(merging.size) if halves[i, 0] >= 0 and (halves[halves[i]] < 0).all())  # of two letters
     row = np.full(2000, whole, dtype=np.uint32)
     dropout = BpeDropout(0.1, 1, (halves, halves))
     lengths = [len(dropout.split(row, 0, epoch, 0)) - 2000 for epoch in range(5)]
-    assert all(130 < length < 270 for length in lengths)  # five deviations around 200
+    assert all(130 < length < 270 for length in lengths)  # five standard deviations around 200
     assert len(set(lengths)) > 1
     assert np.array_equal(BpeDropout(0.0, 1, (halves, halves)).split(row, 0, 0, 0), row)
 

@@ -1,4 +1,4 @@
-"""Tagged sentences: the columns people bring, read by their first and their last."""
+"""Tagged sentences: files with any columns, of which the first is the word and the last its tag."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_first_column_is_the_word_and_the_last_its_tag(between: str, end: st
 
 
 @pytest.mark.parametrize("between", ["\t", " "])
-def test_comments_and_document_marks_are_passed_over_but_a_hash_is_a_word(between: str, tmp_path: Path) -> None:
+def test_comments_and_document_marks_are_skipped_but_a_tagged_hash_is_a_word(between: str, tmp_path: Path) -> None:
     rows = [
         "# newdoc",
         "-DOCSTART-|-X-|-X-|O",
@@ -56,11 +56,11 @@ def test_comments_and_document_marks_are_passed_over_but_a_hash_is_a_word(betwee
     assert not drops.counts
 
 
-def test_a_word_may_hold_a_fixed_space(tmp_path: Path) -> None:
+def test_a_word_may_contain_a_no_break_space(tmp_path: Path) -> None:
     assert read(write(tmp_path, "10\u00a0000\tB-N\nkm\tO\n"))[0] == [(["10\u00a0000", "km"], ["B-N", "O"])]
 
 
-def test_a_faulty_word_drops_its_sentence_alone_and_once(tmp_path: Path) -> None:
+def test_a_faulty_word_drops_only_its_own_sentence_once(tmp_path: Path) -> None:
     path = write(tmp_path, "a\tO\n\nb\nc\n\nd\tX\tO\n\ne\aO\tO\n\nf\tO\n")
     sentences, drops = read(path)
     assert sentences == [(["a"], ["O"]), (["f"], ["O"])]
@@ -72,7 +72,7 @@ def test_a_faulty_word_drops_its_sentence_alone_and_once(tmp_path: Path) -> None
     assert set(drops.counts.values()) == {1}
 
 
-def test_plain_text_is_no_tagged_text(tmp_path: Path) -> None:
+def test_plain_text_is_refused_as_tagged_text(tmp_path: Path) -> None:
     path = write(tmp_path, "One\ntwo\n\nthree\n")
     with pytest.raises(HeedfulError) as caught:
         read(path)

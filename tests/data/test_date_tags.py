@@ -1,4 +1,4 @@
-"""Tagged dates: every tag is right by an independent reading, and no date is on both sides of a split."""
+"""Tagged dates: an independent reader confirms every tag, and no date is on both sides of a split."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def number(text: str) -> int:
 
 
 def month_names() -> dict[str, set[int]]:
-    """Every month's name in every language, as words, without case → its number."""
+    """Every month's name in every language, as case-folded words → its number."""
     names: dict[str, set[int]] = {}
     for locale in map(Locale.parse, LOCALES):
         for widths in locale.months.values():
@@ -44,7 +44,7 @@ def month_names() -> dict[str, set[int]]:
     return names
 
 
-def test_a_date_written_part_by_part_is_the_date_written_at_once() -> None:
+def test_the_parts_of_a_date_concatenate_to_the_written_date() -> None:
     for forms in usable_forms().values():
         for form in forms:
             for date in (datetime.date(2026, 11, 15), datetime.date(1987, 3, 4)):
@@ -74,21 +74,21 @@ def test_full_german_english_and_japanese_dates_are_tagged_as_a_person_would() -
     )
 
 
-def test_a_month_of_two_words_goes_on_with_an_inner_tag() -> None:
+def test_the_second_word_of_a_month_gets_an_inside_tag() -> None:
     words, tags = tag_parts([("15", "d"), (" ", ""), ("tháng 11", "M"), (", ", ""), ("2026", "y")])
     assert words == ["15", "tháng", "11", ",", "2026"]
     assert tags == ["B-DAY", "B-MONTH", "I-MONTH", "O", "B-YEAR"]
 
 
-def test_two_fields_of_one_kind_side_by_side_are_two_spans() -> None:
+def test_two_adjacent_fields_of_one_type_are_two_spans() -> None:
     assert tag_parts([("3", "d"), (" ", ""), ("4", "d")])[1] == ["B-DAY", "B-DAY"]
 
 
-def test_a_word_over_the_edge_of_a_field_is_of_that_field() -> None:
+def test_a_word_across_a_field_boundary_belongs_to_that_field() -> None:
     assert tag_parts([("ב", ""), ("מרץ", "M"), (" ", ""), ("1987", "y")]) == (["במרץ", "1987"], ["B-MONTH", "B-YEAR"])
 
 
-def test_days_months_and_years_are_such_and_of_training(train: list[Sentence]) -> None:
+def test_days_months_and_years_are_valid_and_from_the_training_split(train: list[Sentence]) -> None:
     names, checked = month_names(), 0
     for sentence in train:
         day, year, month = number(joined(sentence, "DAY")), joined(sentence, "YEAR"), joined(sentence, "MONTH")
@@ -112,7 +112,7 @@ def test_every_sentence_has_a_day_a_month_and_a_year_once(train: list[Sentence])
             assert not tag.startswith("I-") or before[2:] == tag[2:], words
 
 
-def test_what_is_tagged_in_one_way_is_never_tagged_in_another(train: list[Sentence]) -> None:
+def test_the_same_words_always_have_the_same_tags(train: list[Sentence]) -> None:
     seen: dict[tuple[str, ...], list[str]] = {}
     for words, tags in [*train, *generate_date_tags("valid", 1000, 1), *generate_date_tags("test", 1000, 1)]:
         assert seen.setdefault(tuple(words), tags) == tags
@@ -124,7 +124,7 @@ def test_a_held_out_date_is_never_trained_on_in_the_same_words(train: list[Sente
     assert held_out.isdisjoint(" ".join(words) for words, _ in train)
 
 
-def test_the_files_read_back_as_they_were_made(tmp_path: Path, train: list[Sentence]) -> None:
+def test_the_files_read_back_as_they_were_written(tmp_path: Path, train: list[Sentence]) -> None:
     paths = write_date_tags(tmp_path, 1, 300)
     drops = Drops()
     read = {split: list(read_conll(path, drops)) for split, path in paths.items()}

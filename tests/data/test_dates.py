@@ -1,4 +1,4 @@
-"""Generated dates: right, readable without guessing, and never on both sides of a split."""
+"""Generated dates: correct, unambiguous, and never on both sides of a split."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from babel import Locale
 from babel.dates import get_date_format, parse_date
 
 from heedful.data.dates import (
+    DATE_SPLIT_PERCENTAGES,
     LOCALES,
-    SPLITS,
     ZEROS,
     ambiguous_forms,
     generate_dates,
@@ -40,9 +40,9 @@ def numbers_in(text: str) -> list[str]:
 
 
 def read_date(text: str, locale: Locale) -> str:
-    """ISO 8601 by another route: digits by unicodedata, the order by the locale's short form, months by name."""
+    """An independent reader to ISO 8601: digits by unicodedata, the order by the locale's short form, months by name."""
     text = text.replace("\u200f", "").replace("\u200e", "").lower()
-    # Weekdays away first: the Vietnamese ones hold digits, and the Turkish Saturday holds a March.
+    # Remove weekdays first: the Vietnamese ones contain digits, and the Turkish Saturday contains a March.
     for width in ("wide", "abbreviated"):
         weekdays = [name.lower() for use in locale.days.values() for name in use[width].values()]
         there = [name for name in weekdays if (text.startswith(name) if width == "abbreviated" else name in text)]
@@ -91,8 +91,8 @@ def test_short_english_and_german_dates_are_read_alike_by_babel(train: list[Pair
     assert checked > 100
 
 
-@pytest.mark.parametrize("split", list(SPLITS))
-def test_every_date_is_of_the_split_it_was_generated_for(split: str) -> None:
+@pytest.mark.parametrize("split", list(DATE_SPLIT_PERCENTAGES))
+def test_every_date_belongs_to_the_split_it_was_generated_for(split: str) -> None:
     for _, iso in generate_dates(split, 2000, 1):
         assert split_of(datetime.date.fromisoformat(iso)) == split
 
@@ -114,7 +114,7 @@ def test_the_split_depends_on_the_date_alone_and_is_about_97_1_2() -> None:
     assert shares == pytest.approx({"train": 0.97, "valid": 0.01, "test": 0.02}, abs=0.005)
 
 
-def test_two_digit_years_are_of_1950_to_2049_only(train: list[Pair]) -> None:
+def test_two_digit_years_are_from_1950_to_2049(train: list[Pair]) -> None:
     years = [int(iso[:4]) for text, iso in train if max(map(len, numbers_in(text))) < 4]
     assert len(years) > 500
     assert min(years) >= 1950
@@ -123,15 +123,15 @@ def test_two_digit_years_are_of_1950_to_2049_only(train: list[Pair]) -> None:
     assert (min(others), max(others)) == (1800, 2199)
 
 
-def test_no_text_stands_for_two_dates(train: list[Pair]) -> None:
+def test_no_text_means_two_dates(train: list[Pair]) -> None:
     meanings: dict[str, set[str]] = defaultdict(set)
     for text, iso in train:
         meanings[text].add(iso)
     assert [text for text, dates in meanings.items() if len(dates) > 1] == []
 
 
-def test_no_untagged_form_writes_one_date_as_another_form_writes_another() -> None:
-    # Days, months and years that may each be taken for the others, of one digit and of two; and every month's name.
+def test_no_untagged_form_writes_a_date_as_another_form_writes_a_different_one() -> None:
+    # Days, months and years that can be mistaken for each other, of one digit and of two; and every month's name.
     alike = (3, 4, 5, 10, 11, 12)
     dates = [datetime.date(2000 + year, month, day) for year, month, day in product(alike, alike, alike)]
     dates += [datetime.date(year, month, day) for year, month, day in product((1999, 2026), range(1, 13), (7, 21))]
@@ -174,10 +174,10 @@ def test_half_are_as_people_type_them_and_some_are_in_lower_case(train: list[Pai
     assert 0.02 < lower < 0.25
 
 
-def test_every_pair_can_stand_in_a_table(train: list[Pair]) -> None:
+def test_every_pair_fits_in_a_tsv_line(train: list[Pair]) -> None:
     assert all(text.strip() and "\t" not in text and not has_control(text) for text, _ in train)
 
 
-def test_the_same_seed_gives_the_same_corpus_and_another_another(train: list[Pair]) -> None:
+def test_the_same_seed_gives_the_same_corpus_and_another_seed_a_different_one(train: list[Pair]) -> None:
     assert list(generate_dates("train", 500, 1)) == train[:500]
     assert list(generate_dates("train", 500, 2)) != train[:500]

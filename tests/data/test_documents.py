@@ -27,7 +27,7 @@ def test_the_last_document_needs_no_blank_line(tmp_path: Path) -> None:
     assert list(read_documents(path, Drops())) == [["One."], ["Two."]]
 
 
-def test_a_line_with_control_characters_is_counted_and_parts_nothing(tmp_path: Path) -> None:
+def test_a_line_with_control_characters_is_counted_and_does_not_end_the_document(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"One.\nbroken\0line\nTwo.\n")
     drops = Drops()
@@ -42,7 +42,7 @@ def test_a_file_of_blank_lines_has_no_document(tmp_path: Path) -> None:
         list(read_documents(path, Drops()))
 
 
-def test_summaries_may_have_several_lines_and_what_is_missing_is_counted(tmp_path: Path) -> None:
+def test_summaries_may_have_several_lines_and_incomplete_ones_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "news.jsonl"
     rows = [
         {"document": "Much happened.\nAll of it today.", "summary": "Much happened.", "id": 7},
@@ -60,7 +60,7 @@ def test_summaries_may_have_several_lines_and_what_is_missing_is_counted(tmp_pat
     }
 
 
-def test_a_file_without_any_summary_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_file_without_any_summary_is_an_error_that_says_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "news.jsonl"
     path.write_text('{"text": "a", "summary": "b"}\n')
     with pytest.raises(HeedfulError) as caught:

@@ -69,10 +69,10 @@ def office(*names: str) -> bytes:
         (office("xl/workbook.xml"), "a spreadsheet, not text"),
         (office("mimetype", "content.xml"), "an OpenDocument file, not text"),
         (office("a.txt"), "a ZIP archive; unpack it first"),
-        (b"%PDF-1.7\n%\xe2\xe3", "a PDF; `pdftotext "),
+        (b"%PDF-1.7\n%\xe2\xe3", "a PDF; extract its text with `pdftotext "),
         (b"\x89PNG\r\n\x1a\n" + bytes(99), "an image (PNG), not text"),
         (b"\xfd7zXZ\x00abc", "compressed with xz; unpack it with `xz -dk "),
-        (bytes(range(64)) * 9, "not text: it holds 9 NUL bytes"),
+        (bytes(range(64)) * 9, "not text: it has 9 NUL bytes"),
         (b'<?xml version="1.0"?>\n<tmx version="1.4"><body/></tmx>', "a translation memory (TMX), not plain lines"),
         (b'<?xml version="1.0"?>\n<xliff version="1.2"/>', "XLIFF, not plain lines"),
         (b"<!DOCTYPE html>\n<html><body>text</body></html>", "HTML, not plain lines"),
@@ -81,7 +81,7 @@ def office(*names: str) -> bytes:
         (b'# header\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n\nmsgid "yes"\nmsgstr "ja"\n', "a gettext catalogue (PO)"),
     ],
 )
-def test_what_is_no_plain_text_is_named(content: bytes, what: str, tmp_path: Path) -> None:
+def test_files_that_are_not_plain_text_are_named(content: bytes, what: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     assert refusal(tmp_path / "file").startswith(f"{tmp_path / 'file'} is {what}")
 
@@ -90,19 +90,19 @@ def test_what_is_no_plain_text_is_named(content: bytes, what: str, tmp_path: Pat
     "content",
     [b"<b>bold</b> text\n", b"<html>one</html>\n", b"< 3 and > 2\n", b"msgid is a keyword\n", b"a\x00b\n"],
 )
-def test_text_that_only_looks_a_little_like_it_is_text(content: bytes, tmp_path: Path) -> None:
+def test_text_that_merely_resembles_another_format_is_accepted(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     assert list(read_lines(tmp_path / "file")) == [content.decode().rstrip("\n")]
 
 
 @given(st.text())
-def test_no_utf8_text_is_taken_for_another_encoding(text: str) -> None:
+def test_utf8_text_is_never_mistaken_for_another_encoding(text: str) -> None:
     for length in (8, 100):
         refuse_other_encoding((text * length).encode(), "file")
 
 
 @given(st.binary())
-def test_any_bytes_are_judged_without_an_exception_of_another_kind(content: bytes) -> None:
+def test_arbitrary_bytes_raise_nothing_but_heedful_errors(content: bytes) -> None:
     for refuse in (refuse_non_text, refuse_markup, refuse_other_encoding):
         with suppress(HeedfulError):
             refuse(content, "file")
@@ -128,7 +128,7 @@ def test_a_line_of_megabytes_is_dropped_and_counted(tmp_path: Path) -> None:
     assert drops.describe() == "1 dropped: 1 longer than 100,000 characters (first: pairs.tsv line 2)"
 
 
-def test_an_endless_line_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_refused_before_it_fills_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.data.lines.LONGEST_LINE", 1 << 20)
     assert re.match(r"/dev/zero is not text", refusal(Path("/dev/zero")))
     with pytest.raises(HeedfulError, match="has a line of more than 1 MB"):

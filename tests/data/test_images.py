@@ -1,4 +1,4 @@
-"""Images: folders with what people have in them, the digits and their split, and augmentation."""
+"""Images: folders as users have them, the digits and their split, and augmentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def seeded(seed: int = 1) -> torch.Generator:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two classes, three formats, one image further down."""
+    """Two classes, three formats, and one image in a nested folder."""
     for name, colour in (("red", RED), ("green", GREEN)):
         (tmp_path / name / "more").mkdir(parents=True)
         for file in ("a.png", "b.jpg", "more/c.bmp"):
@@ -34,16 +34,16 @@ def folder(tmp_path: Path) -> Path:
 # Reading
 
 
-def test_a_folder_is_a_class_a_sub_folder(folder: Path) -> None:
+def test_every_sub_folder_is_a_class(folder: Path) -> None:
     found = read_folder(folder, 8)
     assert found.classes == ["green", "red"]
     assert (found.images.shape, found.images.dtype) == ((6, 3, 8, 8), np.uint8)
     assert found.labels.tolist() == [0, 0, 0, 1, 1, 1]
     for image, label in zip(found.images, found.labels, strict=True):
-        assert np.abs(image.mean((1, 2)) - (GREEN, RED)[label]).max() < 5  # JPEG is not exact
+        assert np.abs(image.mean((1, 2)) - (GREEN, RED)[label]).max() < 5  # JPEG is lossy
 
 
-def test_what_is_no_image_is_counted_and_named(folder: Path) -> None:
+def test_files_that_are_not_images_are_counted_and_named(folder: Path) -> None:
     whole = (folder / "red" / "b.jpg").read_bytes()
     (folder / "red" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (folder / "green" / "notes.txt").write_text("these are green")
@@ -58,7 +58,7 @@ def test_what_is_no_image_is_counted_and_named(folder: Path) -> None:
     assert "green/broken.png" in drops.describe()
 
 
-def test_held_out_images_are_numbered_as_the_training_images(folder: Path) -> None:
+def test_held_out_images_use_the_classes_of_the_training_images(folder: Path) -> None:
     found = read_folder(folder, 8, classes=["blue", "red", "green", "black"])
     assert found.classes == ["blue", "red", "green", "black"]
     assert found.labels.tolist() == [2, 2, 2, 1, 1, 1]
@@ -72,7 +72,7 @@ def test_held_out_images_are_numbered_as_the_training_images(folder: Path) -> No
 def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     with pytest.raises(HeedfulError, match="there is no folder"):
         read_folder(tmp_path / "nowhere", 8)
-    with pytest.raises(HeedfulError, match="has no sub-folders; images need a sub-folder for each class"):
+    with pytest.raises(HeedfulError, match="has no sub-folders; images need one sub-folder per class"):
         read_folder(tmp_path, 8)
     (tmp_path / "cat").mkdir()
     with pytest.raises(HeedfulError, match="cat has no image that can be read"):
@@ -83,13 +83,13 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
 
 def test_without_the_packages_an_error_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIL", "PIL.Image", "sklearn.datasets"):
-        monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     for read in (lambda: read_image(folder / "red" / "a.png", 8), lambda: read_folder(folder, 8), read_digits):
         with pytest.raises(HeedfulError, match=r"pip install 'heedful\[vision\]'"):
             read()
 
 
-def test_one_image_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_image_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(HeedfulError, match="there is no image"):
         read_image(tmp_path / "nothing.png", 8)
     (tmp_path / "text.png").write_text("hello")
@@ -107,13 +107,13 @@ def test_an_image_of_the_right_size_is_kept_pixel_by_pixel(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("upright", [False, True])
-def test_the_middle_of_a_wide_or_tall_image_is_kept_and_not_squeezed(upright: bool) -> None:
+def test_a_wide_or_tall_image_is_centre_cropped_not_distorted(upright: bool) -> None:
     pixels = np.zeros((8, 24), dtype=np.uint8)
     pixels[:, 8:16] = 200
     assert (fit_image(Image.fromarray(pixels.T if upright else pixels), 8, 1) == 200).all()
 
 
-def test_a_photograph_is_turned_as_the_camera_was_held(tmp_path: Path) -> None:
+def test_a_photograph_is_rotated_by_its_exif_orientation(tmp_path: Path) -> None:
     image = Image.new("L", (8, 8))
     image.paste(200, (0, 0, 8, 4))  # bright above
     exif = Image.Exif()
@@ -124,7 +124,7 @@ def test_a_photograph_is_turned_as_the_camera_was_held(tmp_path: Path) -> None:
     assert (found[4:] == 200).all()
 
 
-def test_transparent_is_white_and_sixteen_bits_keep_their_shades() -> None:
+def test_transparency_becomes_white_and_sixteen_bit_images_keep_their_shades() -> None:
     assert (fit_image(Image.new("RGBA", (8, 8), (0, 0, 0, 0)), 8) == 255).all()
     shades = np.arange(64, dtype=np.uint16).reshape(8, 8) * 1024
     assert np.array_equal(fit_image(Image.fromarray(shades), 8, 1)[0], shades // 256)
@@ -135,14 +135,14 @@ def test_transparent_is_white_and_sixteen_bits_keep_their_shades() -> None:
 # The digits
 
 
-def test_the_digits_are_split_once_and_for_all() -> None:
+def test_the_split_of_the_digits_never_changes() -> None:
     splits, again = read_digits(), read_digits()
     assert sum(len(part) for part in splits.values()) == 1797
     assert {name: len(part) for name, part in splits.items()} == {name: len(part) for name, part in again.items()}
     shares = {name: len(part) / 1797 for name, part in splits.items()}
     assert shares == pytest.approx({"test": 0.15, "valid": 0.10, "train": 0.75}, abs=0.03)
     seen = [{image.tobytes() for image in part.images} for part in splits.values()]
-    assert sum(map(len, seen)) == len(set.union(*seen)) == 1797  # no image stands on two sides
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 1797  # no image is in two splits
     for part in splits.values():
         assert part.images.shape[1:] == (1, 8, 8)
         assert (part.images.dtype, part.images.min(), part.images.max()) == (np.uint8, 0, 255)
@@ -165,7 +165,7 @@ def test_flipping_twice_is_the_identity_and_once_is_the_mirror_image() -> None:
     assert torch.equal(flip(images, 0.0, seeded()), images)
 
 
-def test_each_image_is_flipped_by_its_own_chance() -> None:
+def test_each_image_is_flipped_independently() -> None:
     images = torch.rand(400, 1, 2, 3)
     flipped = flip(images, 0.3, seeded())
     mirrored = (flipped == images.flip(3)).flatten(1).all(1)
@@ -173,7 +173,7 @@ def test_each_image_is_flipped_by_its_own_chance() -> None:
     assert mirrored.float().mean().item() == pytest.approx(0.3, abs=0.1)
 
 
-def test_a_crop_is_a_shift_with_zeros_from_outside() -> None:
+def test_a_crop_is_a_shift_padded_with_zeros() -> None:
     images = torch.rand(300, 2, 4, 5) + 1.0
     cropped = crop(images, 2, seeded())
     assert cropped.shape == images.shape
@@ -206,7 +206,7 @@ def test_a_small_alpha_mixes_little_and_a_large_one_half_and_half() -> None:
     assert max(even) < 0.6
 
 
-def test_the_same_seed_gives_the_same_images_and_the_next_draw_others() -> None:
+def test_the_same_seed_gives_the_same_images_and_the_next_call_different_ones() -> None:
     images, labels = torch.rand(16, 1, 6, 6), torch.arange(16) % 4
 
     def augment(generator: torch.Generator) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Labelled texts: CSV, TSV and JSONL alike, nothing guessed, every fault named."""
+"""Labelled texts: CSV, TSV and JSONL give the same examples, and every problem is named."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(path: Path) -> tuple[list[tuple[str, str]], Drops]:
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.txt"])
 @pytest.mark.parametrize("header", [(), ("text", "label"), ("label", "text"), ("Label", "id", "Sentence")])
-def test_tables_read_alike_whatever_their_header(name: str, header: tuple[str, ...], zipped: bool, tmp_path: Path) -> None:
+def test_tables_read_the_same_with_any_header(name: str, header: tuple[str, ...], zipped: bool, tmp_path: Path) -> None:
     rows: list[tuple[str, ...]] = list(EXAMPLES)
     if header:
         cells = [{"text": text, "sentence": text, "label": label, "id": "7"} for text, label in EXAMPLES]
@@ -75,7 +75,7 @@ def test_what_csv_and_json_write_is_read_back(examples: list[tuple[str, str]], t
     assert read(write(folder / "x.csv", table([("text", "label"), *examples], ",")))[0] == examples
 
 
-def test_a_quoted_csv_text_may_hold_commas_quotes_and_lines(tmp_path: Path) -> None:
+def test_a_quoted_csv_text_may_contain_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", 'text,label\r\n"He said ""no"", then\r\nleft.",sad\r\nplain,glad\r\nshort\r\n')
     examples, drops = read(path)
     assert examples == [('He said "no", then\nleft.', "sad"), ("plain", "glad")]
@@ -87,7 +87,7 @@ def test_quotation_marks_in_a_tsv_are_ordinary(tmp_path: Path) -> None:
     assert read(path)[0] == [('"so-called" art', "0"), ('"unclosed', "1"), ('"all quoted"', "1")]
 
 
-def test_what_cannot_be_used_is_counted_with_its_place(tmp_path: Path) -> None:
+def test_unusable_rows_are_counted_with_their_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", "good\t1\n\n \t1\nno label\t \nthree\t4\t5\nbell\a\t1\nalone\n")
     examples, drops = read(path)
     assert examples == [("good", "1")]
@@ -133,7 +133,7 @@ def test_a_file_of_another_shape_is_an_error_that_says_where(name: str, content:
     assert str(caught.value) == message.format(path)
 
 
-def test_the_error_of_one_file_does_not_tell_of_another(tmp_path: Path) -> None:
+def test_the_error_of_one_file_does_not_mention_another(tmp_path: Path) -> None:
     drops = Drops()
     list(read_labelled(write(tmp_path / "good.tsv", "a\t1\n\n"), drops))
     bad = write(tmp_path / "bad.tsv", "\n\n")
@@ -143,7 +143,7 @@ def test_the_error_of_one_file_does_not_tell_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("train.tsv.gz", 6920), ("dev.tsv.gz", 872)])
-def test_sst2_reads_as_it_is(name: str, count: int) -> None:
+def test_sst2_is_read_in_its_original_format(name: str, count: int) -> None:
     examples, drops = read(real_data("sst2") / name)
     assert len(examples) == count
     assert not drops.counts

@@ -24,7 +24,7 @@ def splits(paths: dict[str, Path]) -> dict[str, list[tuple[str, str]]]:
     return {split: list(read_labelled(path, Drops())) for split, path in paths.items()}
 
 
-def test_the_files_hold_every_name_and_read_without_a_drop(
+def test_the_files_contain_every_name_and_are_read_without_drops(
     paths: dict[str, Path], splits: dict[str, list[tuple[str, str]]]
 ) -> None:
     drops = Drops()
@@ -42,7 +42,7 @@ def test_every_language_has_names_in_every_split(splits: dict[str, list[tuple[st
         assert min(counts.values()) >= least
 
 
-def test_a_name_stands_once_with_the_one_language_that_uses_it(splits: dict[str, list[tuple[str, str]]]) -> None:
+def test_a_name_occurs_once_with_the_only_language_that_uses_it(splits: dict[str, list[tuple[str, str]]]) -> None:
     users: dict[str, set[str]] = defaultdict(set)
     for language in LANGUAGES:
         locale = Locale.parse(language)
@@ -75,12 +75,12 @@ def test_every_script_is_shared_by_two_languages_or_more() -> None:
     likely = get_global("likely_subtags")
     scripts = Counter(likely[language].split("_")[1] for language in LANGUAGES)
     assert set(scripts) >= {"Latn", "Cyrl", "Arab", "Deva"}
-    # Japanese and Chinese share their ideographs, though not the name of the whole.
+    # Japanese and Chinese share ideographs under different script names.
     alone = {script for script, count in scripts.items() if count == 1}
     assert alone == {"Jpan", "Hans"}
 
 
-def test_the_seed_settles_the_order_and_count_the_training_size(tmp_path: Path, paths: dict[str, Path]) -> None:
+def test_seed_determines_the_order_and_count_the_training_size(tmp_path: Path, paths: dict[str, Path]) -> None:
     few = write_language_names(tmp_path / "few", 1, 100)
     assert few["train"].read_text().splitlines() == paths["train"].read_text().splitlines()[:100]
     assert few["test"].read_bytes() == paths["test"].read_bytes()

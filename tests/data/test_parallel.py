@@ -1,4 +1,4 @@
-"""Pairs from the user's files: every layout alike, nothing split or guessed, every fault named."""
+"""Pairs from the user's files: every layout gives the same pairs, and every problem is named."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_layout_gives_the_same_pairs(layout: str, zipped: bool, tmp_path: 
     assert drops.describe() == ""
 
 
-def test_gzip_is_known_by_its_content_not_its_name(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_content_not_its_name(tmp_path: Path) -> None:
     source = write(tmp_path / "text.de", lines(["eins", "zwei"]), zipped=True)
     target = write(tmp_path / "text.en.gz", lines(["one", "two"]))
     assert read(ParallelFiles(source, target))[0] == [("eins", "one"), ("zwei", "two")]
@@ -81,7 +81,7 @@ def test_several_gzip_members_are_one_file(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(pairs=st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=1, max_size=8))
-def test_what_json_can_hold_is_kept_or_counted(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_json_value_is_kept_or_counted(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> None:
     found, drops = read(corpus(tmp_path_factory.mktemp("json"), "jsonl", pairs))
     assert len(found) + sum(drops.counts.values()) == len(pairs)
     remaining = iter(pairs)
@@ -110,14 +110,14 @@ def test_a_missing_file_is_named(side: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["text.tsv", "text.jsonl", "text.tsv.gz"])
-def test_an_empty_file_is_said_to_be_empty(name: str, tmp_path: Path) -> None:
+def test_an_empty_file_is_an_error_that_says_so(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, b"", zipped=name.endswith(".gz"))
     assert error_of(ParallelFiles(path)) == f"{path} is empty"
     other = write(tmp_path / "other", b"text\n")
     assert error_of(ParallelFiles(other, path)) == f"{path} is empty"
 
 
-def test_a_directory_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_directory_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert error_of(ParallelFiles(tmp_path)) == f"{tmp_path} is a directory; a text file is needed"
 
 
@@ -139,7 +139,7 @@ def test_a_single_line_of_invalid_utf8_is_named_with_its_byte(zipped: bool, tmp_
     content = "gut\nschön\n".encode("latin-1") + "größer\nkälter\n".encode()
     path = write(tmp_path / "latin.txt", content, zipped)
     message = error_of(ParallelFiles(path, path))
-    assert message == f"{path} line 2 is not valid UTF-8 (byte 4 is 0xf6); mend or remove that line"
+    assert message == f"{path} line 2 is not valid UTF-8 (byte 4 is 0xf6); fix or remove that line"
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
@@ -150,7 +150,7 @@ def test_utf16_is_recognised(codec: str, tmp_path: Path) -> None:
     )
 
 
-def test_utf16_without_a_mark_never_becomes_text(tmp_path: Path) -> None:
+def test_utf16_without_a_byte_order_mark_is_never_read_as_text(tmp_path: Path) -> None:
     path = write(tmp_path / "windows.tsv", "one\ttwo\nthree\tfour\n".encode("utf-16-le"))
     assert f"{path} is not UTF-8; it looks like UTF-16LE" in error_of(ParallelFiles(path))
 
@@ -182,7 +182,7 @@ def test_a_table_row_with_another_number_of_columns_is_dropped_and_counted(tmp_p
     assert drops.describe() == "3 dropped: 3 with a number of columns other than 2 (first: pairs.tsv line 2)"
 
 
-def test_windows_line_ends_and_a_byte_order_mark_are_taken_off(tmp_path: Path) -> None:
+def test_windows_line_ends_and_a_byte_order_mark_are_removed(tmp_path: Path) -> None:
     source = write(tmp_path / "text.de", b"\xef\xbb\xbfeins\r\nzwei\r\n")
     target = write(tmp_path / "text.en", b"one\ntwo\n")
     assert read(ParallelFiles(source, target))[0] == [("eins", "one"), ("zwei", "two")]
@@ -220,7 +220,7 @@ def test_json_of_the_wrong_shape_is_dropped_and_counted(tmp_path: Path) -> None:
     assert drops.counts == {'without the strings "source" and "target"': len(rows)}
 
 
-def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_is_a_character(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_replaced_and_a_surrogate_pair_is_a_character(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.jsonl", rb'{"source": "a\ud83d b", "target": "c\ud83d\ude00"}' + b"\n")
     assert read(ParallelFiles(path))[0] == [("a? b", "c😀")]
 

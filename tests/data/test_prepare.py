@@ -1,4 +1,4 @@
-"""Preparing a corpus: once, whole or not at all, with held-out pairs that training never sees."""
+"""Preparing a corpus: only once, atomically, with held-out pairs that training never sees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERED = [(f"Satz {number}", f"sentence {number}") for number in range(200)]
 
 
 class Notes:
-    """A reporter that keeps what it is told, and may be interrupted at a piece of work."""
+    """A reporter that records its messages, and can raise an interruption at a given task."""
 
     def __init__(self, interrupt_at: str = "") -> None:
         self.said: list[str] = []
@@ -49,7 +49,7 @@ def write_pairs(path: Path, pairs: list[Pair]) -> Path:
 
 
 def make(folder: Path, corpus: list[Pair] | None = None, notes: Notes | None = None, seed: int = 1, **changes: Any) -> Prepared:
-    """Prepare `folder`/data from `folder`/pairs.tsv with byte tokens, where `changes` do not say otherwise."""
+    """Prepare `folder`/data from `folder`/pairs.tsv with byte tokens, except for `changes`."""
     if corpus is not None:
         write_pairs(folder / "pairs.tsv", corpus)
     tokenizer = TokenizerSettings(**{"kind": "byte", **changes.pop("tokenizer", {})})
@@ -94,7 +94,7 @@ def test_unchanged_inputs_are_not_tokenised_again(tmp_path: Path) -> None:
     assert notes.said == [f"data: {len(first.train)} pairs, as prepared before"]
 
 
-def test_a_touched_but_identical_file_is_fine(tmp_path: Path) -> None:
+def test_a_touched_but_identical_file_is_accepted(tmp_path: Path) -> None:
     make(tmp_path, NUMBERED)
     before = stamps(tmp_path)
     os.utime(tmp_path / "pairs.tsv", (1, 1))
@@ -106,7 +106,7 @@ def test_a_touched_but_identical_file_is_fine(tmp_path: Path) -> None:
 def test_changed_text_is_refused_by_name(more: Pair, tmp_path: Path) -> None:
     make(tmp_path, NUMBERED)
     before = stamps(tmp_path)
-    with pytest.raises(HeedfulError, match=r"pairs\.tsv changed since this run began; give another --run"):
+    with pytest.raises(HeedfulError, match=r"pairs\.tsv changed since this run began; give a new --run"):
         make(tmp_path, [*NUMBERED[:7], more, *NUMBERED[8:]])
     assert stamps(tmp_path) == before
 
@@ -120,13 +120,13 @@ def test_a_changed_tokenizer_file_is_refused_by_name(tmp_path: Path) -> None:
         make(tmp_path, tokenizer=settings)
 
 
-def test_other_settings_prepare_anew(tmp_path: Path) -> None:
+def test_other_settings_prepare_the_data_again(tmp_path: Path) -> None:
     assert len(make(tmp_path, NUMBERED, hold_out=5).valid) == 5
     assert len(make(tmp_path, hold_out=6).valid) == 6
     assert make(tmp_path, hold_out=6, tokenizer={"kind": "char", "size": 100}).source_tokenizer.size < 100
 
 
-def test_a_leftover_of_an_interrupted_preparation_is_done_again(tmp_path: Path) -> None:
+def test_an_interrupted_preparation_is_redone(tmp_path: Path) -> None:
     (tmp_path / "data.tmp").mkdir()
     (tmp_path / "data.tmp" / "source.ids.npy").write_bytes(b"half")
     (tmp_path / "data.tmp" / "manifest.json").write_text("{")
@@ -162,23 +162,23 @@ def test_a_held_out_source_is_never_trained_on(sources: list[int], wanted: int, 
     assert not {source for source, _ in trained} & {source for source, _ in held}
     assert set(trained) | set(held) == set(pairs)
     assert len(set(held)) == len(held)
-    # At most a tenth and at most what was asked for, but at least one source with all its translations.
+    # At most a tenth and at most the requested number, but at least one source with all its translations.
     taken = len(pairs) - len(trained)
     assert taken <= max(1, min(wanted, len(pairs) // 10)) or len({source for source, _ in held}) == 1
 
 
 @pytest.mark.parametrize(("count", "wanted", "held"), [(200, 7, 7), (200, 1, 1), (200, 1000, 20), (19, 5, 1), (2, 1000, 1)])
-def test_as_many_are_held_out_as_asked_but_a_tenth_at_most(count: int, wanted: int, held: int, tmp_path: Path) -> None:
+def test_the_requested_number_is_held_out_but_at_most_a_tenth(count: int, wanted: int, held: int, tmp_path: Path) -> None:
     assert len(make(tmp_path, NUMBERED[:count], hold_out=wanted).valid) == held
 
 
-def test_a_corpus_of_few_sources_many_times_over_still_trains(tmp_path: Path) -> None:
+def test_a_corpus_of_a_few_repeated_sources_can_still_train(tmp_path: Path) -> None:
     prepared = make(tmp_path, NUMBERED[:10] * 10)
     assert len(prepared.train) == 90
     assert len(prepared.valid) == 1
 
 
-def test_spaces_around_a_source_do_not_smuggle_it_into_training(tmp_path: Path) -> None:
+def test_a_held_out_source_with_extra_spaces_is_not_trained_on(tmp_path: Path) -> None:
     pairs = [pair for source, target in NUMBERED for pair in ((source, target), (f" {source} ", target))]
     prepared = make(tmp_path, pairs, hold_out=20)
     assert not {source.strip() for source, _ in training_pairs(prepared)} & {source.strip() for source, _ in prepared.valid}
@@ -234,7 +234,7 @@ def test_a_validation_file_without_a_usable_pair_is_named(tmp_path: Path) -> Non
         make(tmp_path, valid_source=str(tmp_path / "absent.tsv"))
 
 
-def test_what_was_dropped_is_told_and_remembered(tmp_path: Path) -> None:
+def test_dropped_pairs_are_reported_and_recorded(tmp_path: Path) -> None:
     notes = Notes()
     make(tmp_path, [*NUMBERED, ("", "x"), ("y\x07", "z"), ("long" * 20, "w")], notes, max_length=40)
     assert notes.said[1].startswith("data: 3 dropped: ")
@@ -249,7 +249,7 @@ def test_a_pipe_is_refused_because_text_is_read_more_than_once(tmp_path: Path) -
         make(tmp_path)
 
 
-def test_no_training_text_asks_for_it(tmp_path: Path) -> None:
+def test_without_training_text_the_error_says_which_settings_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"data\.source=FILE"):
         make(tmp_path, source="")
 
@@ -261,7 +261,7 @@ def test_a_joint_vocabulary_is_one_tokenizer_for_both_sides(tmp_path: Path) -> N
     assert prepared.target_tokenizer.unk not in prepared.target_tokenizer.encode("Satz sentence")
 
 
-def test_separate_vocabularies_know_their_own_side_only(tmp_path: Path) -> None:
+def test_separate_vocabularies_cover_only_their_own_side(tmp_path: Path) -> None:
     prepared = make(tmp_path, NUMBERED, tokenizer={"kind": "char", "size": 100, "joint": False})
     source, target = prepared.source_tokenizer, prepared.target_tokenizer
     assert source.unk not in source.encode("Satz 0123456789")

@@ -1,4 +1,4 @@
-"""SQuAD's JSON: every answer stands where the question says it does."""
+"""SQuAD JSON: every answer is at its answer_start."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ def test_a_question_is_read_with_all_its_answers(zipped: bool, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("start", [18, 0, -5, 10_000, "19", None, 19.0])
-def test_a_wrong_offset_is_put_right_when_the_answer_stands_once(start: Any, tmp_path: Path) -> None:
+def test_a_wrong_offset_is_corrected_when_the_answer_occurs_once(start: Any, tmp_path: Path) -> None:
     questions, drops = read(write(tmp_path, entry(start=start)))
     assert [question.answers for question in questions] == [(("Vistula", 19),)]
     assert not drops.counts
 
 
 @pytest.mark.parametrize(("text", "start"), [("Warsaw", 5), ("Danube", 19), ("", 0), (" ", 6), (None, 0), ("vistula", 19)])
-def test_an_answer_that_stands_nowhere_or_twice_drops_its_question(text: Any, start: int, tmp_path: Path) -> None:
+def test_an_answer_that_occurs_nowhere_or_twice_drops_its_question(text: Any, start: int, tmp_path: Path) -> None:
     questions, drops = read(write(tmp_path, entry(), entry(text, start)))
     assert len(questions) == 1
-    assert drops.counts == Counter({"with an answer that is not in the passage once": 1})
+    assert drops.counts == Counter({"with an answer that does not occur exactly once in the passage": 1})
     assert drops.first.popitem()[1] == "squad.json data[0].paragraphs[0].qas[1]"
 
 
-def test_a_right_offset_is_kept_however_often_the_answer_stands(tmp_path: Path) -> None:
+def test_a_correct_offset_is_kept_however_often_the_answer_occurs(tmp_path: Path) -> None:
     second = CONTEXT.rindex("Warsaw")
     assert read(write(tmp_path, entry("Warsaw", second)))[0][0].answers == (("Warsaw", second),)
 
 
-def test_half_a_surrogate_pair_becomes_text_and_moves_no_answer(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_replaced_and_moves_no_answer(tmp_path: Path) -> None:
     (question,), _ = read(write(tmp_path, entry(start=13), context="A \ud83d on the Vistula"))
     question.context.encode()
     text, start = question.answers[0]
@@ -92,15 +92,15 @@ def test_an_unusable_question_is_counted(bad: Any, reason: str, tmp_path: Path) 
     ("content", "message"),
     [
         ('{"data": [\n{"paragraphs": }\n]}', "{} line 2 is not JSON: Expecting value"),
-        ("[]", '{} is not in the format of SQuAD v1.1: it needs an object with a list "data"'),
-        ('{"data": {}}', '{} is not in the format of SQuAD v1.1: it needs an object with a list "data"'),
+        ("[]", '{} is not in SQuAD v1.1 format: it must be an object with a list "data"'),
+        ('{"data": {}}', '{} is not in SQuAD v1.1 format: it must be an object with a list "data"'),
         ('{"data": []}', "no usable question in {}"),
         ('{"data": [{"title": "x"}]}', 'no usable question in {}: 1 without a list "paragraphs" (first: squad.json data[0])'),
         (
             '{"data": [{"paragraphs": [{"context": "x"}]}]}',
             'no usable question in {}: 1 without a list "qas" (first: squad.json data[0].paragraphs[0])',
         ),
-        ("[" * 100_000, "{} is not JSON that can be read: it is nested too deeply"),
+        ("[" * 100_000, "{} cannot be read as JSON: it is nested too deeply"),
     ],
 )
 def test_a_file_of_another_shape_is_an_error_that_says_where(content: str, message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Words: nothing visible is lost, and every word stands where it says."""
+"""Words: no visible character is lost, and every word is at its offsets."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from heedful.data.words import split_words
         ("", []),
     ],
 )
-def test_words_are_letters_digits_or_one_mark(text: str, words: list[str]) -> None:
+def test_words_are_runs_of_letters_or_digits_or_single_characters(text: str, words: list[str]) -> None:
     assert [word for word, _, _ in split_words(text)] == words
 
 
 @given(st.text())
-def test_words_stand_where_they_say_in_order_and_nothing_visible_is_lost(text: str) -> None:
+def test_words_are_at_their_offsets_in_order_and_no_visible_character_is_lost(text: str) -> None:
     last, between = 0, ""
     for word, begin, end in split_words(text):
         assert word == text[begin:end]
@@ -44,7 +44,7 @@ def test_words_stand_where_they_say_in_order_and_nothing_visible_is_lost(text: s
 
 
 @given(st.lists(st.sampled_from(["abc", "42", ".", "年", "日", "é"]), max_size=8))
-def test_splitting_again_what_was_joined_with_spaces_changes_nothing(pieces: list[str]) -> None:
+def test_splitting_words_joined_with_spaces_gives_the_same_words(pieces: list[str]) -> None:
     words = [word for word, _, _ in split_words(" ".join(pieces))]
     assert words == pieces
     assert [word for word, _, _ in split_words(" ".join(words))] == words

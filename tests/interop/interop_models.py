@@ -1,4 +1,4 @@
-"""What the tests of other people's weights share: random models that are random everywhere, and small vocabularies."""
+"""Shared by the interop tests: models with random values in every weight, and small vocabularies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "dog", "jum
 
 
 def shake(model: nn.Module, seed: int) -> Any:
-    """Random numbers on every weight, also where a fresh model has zeros or ones; ready to be used."""
+    """Add noise to every weight, also to those initialised to zeros or ones, and switch to evaluation mode."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         learned = [tensor for name, tensor in model.named_parameters() if "embed_positions" not in name]
@@ -39,13 +39,13 @@ def shake(model: nn.Module, seed: int) -> Any:
 
 
 def same_tensors(first: nn.Module, second: nn.Module) -> bool:
-    """Whether two models hold the same tensors under the same names."""
+    """Whether two models have the same tensors under the same names."""
     left, right = first.state_dict(), second.state_dict()
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 def batch(vocabulary: int, lengths: list[int], seed: int) -> tuple[Tensor, Tensor]:
-    """Random tokens (B, L) and the mask of the real ones."""
+    """Random tokens (B, L) and their mask, False at padding."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, vocabulary, (len(lengths), max(lengths)), generator=generator)
     return tokens, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
@@ -74,7 +74,7 @@ def train_pieces(texts: list[str], size: int = 220, **options: Any) -> bytes:
 
 
 def write_marian_vocabulary(folder: Path) -> int:
-    """source.spm, target.spm and the vocab.json that numbers the pieces of both as Marian's do; how many there are."""
+    """Write source.spm, target.spm and the vocab.json with the ids of the pieces of both, like Marian's; returns its size."""
     library = importlib.import_module("sentencepiece")
     names = ["</s>", "<unk>"]
     for side, texts in (("source", TEXTS[:3]), ("target", TEXTS[2:])):

@@ -13,7 +13,8 @@ from interop_models import WORDS, batch, same_tensors, shake, write_vocab_txt
 from safetensors.torch import load_file, save_file
 
 from heedful.errors import HeedfulError
-from heedful.interop import bert, export_huggingface, import_huggingface
+from heedful.interop import bert
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.bert import BertConfig
 from heedful.pipelines import load_pipeline
 
@@ -47,7 +48,7 @@ def build(folder: Path, name: str, seed: int = 0, model: dict[str, Any] | None =
 
 @torch.no_grad()
 def outputs(model: Any, ours: Any, seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """(theirs, ours) of everything a model says of one padded batch of two segments."""
+    """(theirs, ours): all outputs of a model for one padded batch of two segments."""
     tokens, mask = batch(ours.config.vocab, [9, 2, 6], seed)
     segments, _ = batch(ours.config.segments, [9, 9, 9], seed + 1)
     theirs = model(input_ids=tokens, token_type_ids=segments, attention_mask=mask.long())
@@ -69,7 +70,7 @@ def outputs(model: Any, ours: Any, seed: int) -> list[tuple[torch.Tensor, torch.
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", TASKS)
-def test_a_bert_gives_the_numbers_of_transformers_and_goes_back_unchanged(
+def test_a_bert_gives_the_outputs_of_transformers_and_exports_unchanged(
     name: str, variant: dict[str, Any], tmp_path: Path
 ) -> None:
     seed = len(name)
@@ -94,7 +95,7 @@ def test_a_bert_gives_the_numbers_of_transformers_and_goes_back_unchanged(
     )
 
 
-def test_a_bare_model_without_a_pooler_stays_without(tmp_path: Path) -> None:
+def test_a_bare_model_without_a_pooler_is_exported_without_one(tmp_path: Path) -> None:
     model = build(tmp_path / "theirs", "BertModel", model={"add_pooling_layer": False})
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")
     ours = load_pipeline(tmp_path / "ours").model
@@ -115,7 +116,7 @@ def test_a_masked_model_whose_file_has_every_head_keeps_them(tmp_path: Path) -> 
     assert same_tensors(model, transformers.BertForPreTraining.from_pretrained(tmp_path / "back"))
 
 
-def test_the_names_of_the_first_berts_are_read(tmp_path: Path) -> None:
+def test_the_tensor_names_of_the_original_bert_are_read(tmp_path: Path) -> None:
     model = build(tmp_path / "theirs", "BertForMaskedLM")
     path = tmp_path / "theirs" / "model.safetensors"
     old = {
@@ -129,7 +130,7 @@ def test_the_names_of_the_first_berts_are_read(tmp_path: Path) -> None:
     assert torch.allclose(*outputs(model, load_pipeline(tmp_path / "ours").model, 0)[0], atol=1e-4)
 
 
-def test_an_output_matrix_of_its_own_is_refused(tmp_path: Path) -> None:
+def test_an_untied_output_matrix_is_refused(tmp_path: Path) -> None:
     build(tmp_path / "theirs", "BertForMaskedLM", tie_word_embeddings=False)
     with pytest.raises(HeedfulError) as error:
         import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -137,7 +138,7 @@ def test_an_output_matrix_of_its_own_is_refused(tmp_path: Path) -> None:
     assert "cls.predictions.decoder.bias differs from cls.predictions.bias" in str(error.value)
 
 
-def test_labels_come_along_in_both_directions(tmp_path: Path) -> None:
+def test_labels_are_kept_by_import_and_export(tmp_path: Path) -> None:
     labels = {0: "bad", 1: "so-so", 2: "gut ✓"}
     build(tmp_path / "theirs", "BertForSequenceClassification", id2label=labels, label2id={v: k for k, v in labels.items()})
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -148,7 +149,7 @@ def test_labels_come_along_in_both_directions(tmp_path: Path) -> None:
     assert transformers.AutoConfig.from_pretrained(tmp_path / "back").id2label == labels
 
 
-def test_the_vocabulary_reads_text_as_transformers_does_and_goes_back(tmp_path: Path) -> None:
+def test_the_tokenizer_equals_that_of_transformers_and_exports_unchanged(tmp_path: Path) -> None:
     build(tmp_path / "theirs", "BertForMaskedLM")
     theirs = transformers.BertTokenizer.from_pretrained(tmp_path / "theirs")
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")

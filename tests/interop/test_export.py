@@ -1,4 +1,4 @@
-"""Models that heedful made itself, used by transformers: the same tokens and the same numbers."""
+"""Models trained by heedful and loaded by transformers: the same tokens and the same outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import transformers
 from interop_models import TEXTS, batch, shake
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.models import build_model
 from heedful.models.bert import BertConfig
@@ -31,7 +31,9 @@ def tokenizer() -> Tokenizer:
 
 @pytest.mark.parametrize("tie", ["all", "none"])
 @pytest.mark.parametrize("joint", [True, False])
-def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: Any, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_translator_gives_the_same_translations_in_transformers(
+    joint: bool, tie: Any, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     target = tokenizer if joint else Tokenizer.train("wordpiece", TEXTS, 280)
     config = Seq2SeqConfig(tokenizer.size, target.size, tie=tie if joint else "target", **SIZES)
     tokenizers = {"tokenizer": tokenizer} if joint else {"tokenizer": tokenizer, "target_tokenizer": target}
@@ -53,7 +55,7 @@ def test_a_translator_writes_the_same_in_transformers(joint: bool, tie: Any, tok
 
 
 @torch.no_grad()
-def test_a_classifier_says_the_same_in_transformers(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_classifier_gives_the_same_outputs_in_transformers(tokenizer: Tokenizer, tmp_path: Path) -> None:
     config = BertConfig(tokenizer.size, head="sequence", classes=3, max_positions=90, **SIZES)
     settings = {"labels": ["a", "b", "c"], "max_length": 40}
     classifier: Any = ALL_JOBS["classification"].pipeline_class.assemble(
@@ -64,14 +66,16 @@ def test_a_classifier_says_the_same_in_transformers(tokenizer: Tokenizer, tmp_pa
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     inputs = reader(TEXTS, padding=True, truncation=True, return_tensors="pt")
-    assert inputs.input_ids.size(1) == 40  # some were cut
+    assert inputs.input_ids.size(1) == 40  # some were truncated
     for chances, best in zip(model(**inputs).logits.softmax(-1), classifier.classify(TEXTS, top=3), strict=True):
         for label, chance in best:
             assert abs(float(chances[model.config.label2id[label]]) - chance) < 1e-4
 
 
 @torch.no_grad()
-def test_a_language_model_says_the_same_in_transformers_and_comes_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_language_model_gives_the_same_outputs_in_transformers_and_can_be_imported_again(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     config = GPTConfig(tokenizer.size, context=40, tie=False, **SIZES)
     writer: Any = ALL_JOBS["language-model"].pipeline_class.assemble(shake(build_model(config), 3), {"tokenizer": tokenizer}, {})
     writer.save(tmp_path / "ours")
@@ -91,6 +95,6 @@ def test_a_language_model_says_the_same_in_transformers_and_comes_back(tokenizer
 def test_a_recurrent_model_is_not_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = build_model(RecurrentConfig(tokenizer.size, tokenizer.size, d_model=8))
     ALL_JOBS["translation"].pipeline_class.assemble(model, {"tokenizer": tokenizer}, {}).save(tmp_path / "ours")
-    with pytest.raises(HeedfulError, match="ours is a recurrent model, which Hugging Face's library does not have"):
+    with pytest.raises(HeedfulError, match="ours is a recurrent model, which transformers does not have"):
         export_huggingface(tmp_path / "ours", tmp_path / "out")
     assert not (tmp_path / "out").exists()

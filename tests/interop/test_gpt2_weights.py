@@ -13,7 +13,7 @@ from interop_models import TEXTS, batch, same_tensors, shake
 from tokenizers import ByteLevelBPETokenizer
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.gpt import GPTConfig
 from heedful.pipelines import load_pipeline
 
@@ -26,7 +26,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def write_vocabulary(folder: Path) -> int:
-    """A byte-level vocab.json and merges.txt as GPT-2's; how many tokens it has."""
+    """Write a byte-level vocab.json and merges.txt like GPT-2's; returns the number of tokens."""
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
     tokenizer.save_model(str(folder))
@@ -48,7 +48,7 @@ def build(folder: Path, seed: int = 0, bare: bool = False, **settings: Any) -> A
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("variant", VARIANTS)
 @torch.no_grad()
-def test_a_gpt2_gives_the_numbers_of_transformers_and_goes_back_unchanged(
+def test_a_gpt2_gives_the_outputs_of_transformers_and_exports_unchanged(
     variant: dict[str, Any], seed: int, tmp_path: Path
 ) -> None:
     model = build(tmp_path / "theirs", seed, **variant)
@@ -79,7 +79,7 @@ def test_a_bare_model_without_a_prefix_and_with_stored_masks_is_read_as_a_langua
         assert torch.allclose(model(tokens).last_hidden_state, ours.states(tokens), atol=1e-4)
 
 
-def test_the_vocabulary_reads_text_as_transformers_does_and_goes_back(tmp_path: Path) -> None:
+def test_the_tokenizer_equals_that_of_transformers_and_exports_unchanged(tmp_path: Path) -> None:
     build(tmp_path / "theirs")
     theirs = transformers.GPT2Tokenizer.from_pretrained(tmp_path / "theirs")
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")
@@ -94,7 +94,7 @@ def test_the_vocabulary_reads_text_as_transformers_does_and_goes_back(tmp_path: 
     assert back.eos_token == "<|endoftext|>"
 
 
-def test_greedy_writing_is_that_of_transformers(tmp_path: Path) -> None:
+def test_greedy_generation_equals_that_of_transformers(tmp_path: Path) -> None:
     model = build(tmp_path / "theirs", 5)
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")
     writer = load_pipeline(tmp_path / "ours")
@@ -113,9 +113,9 @@ def test_greedy_writing_is_that_of_transformers(tmp_path: Path) -> None:
         ({"add_cross_attention": True}, "add_cross_attention = True (only False)"),
         ({"activation_function": "quick_gelu"}, "activation_function = 'quick_gelu', which heedful does not have"),
         ({"n_head": 5}, "d_model 12 is not divisible by heads 5"),
-        ({"architectures": ["GPT2DoubleHeadsModel"]}, "only GPT2LMHeadModel and GPT2Model are read"),
+        ({"architectures": ["GPT2DoubleHeadsModel"]}, "heedful reads only GPT2LMHeadModel and GPT2Model"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
-        ({"n_layer": 10**9}, "n_layer = 1000000000, but there are 28 tensors in all"),
+        ({"n_layer": 10**9}, "n_layer = 1000000000, but there are only 28 tensors"),
     ],
 )
 def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     build(tmp_path / "theirs")
     merges = tmp_path / "theirs" / "merges.txt"
     merges.write_text(merges.read_text(encoding="utf-8") + "one two three\n", encoding="utf-8")
-    with pytest.raises(HeedfulError, match=r"vocab.json and merges.txt in .* do not make a vocabulary"):
+    with pytest.raises(HeedfulError, match=r"vocab.json and merges.txt in .* are not a valid vocabulary"):
         import_huggingface(tmp_path / "theirs", tmp_path / "ours")
     merges.unlink()
     with pytest.raises(HeedfulError, match=r"neither a tokenizer.json nor a vocab.json with a merges.txt"):

@@ -1,4 +1,4 @@
-"""Marian models against transformers: the same numbers here, and the same tensors when they go back."""
+"""Marian models against transformers: the same outputs, and the same tensors when exported again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from interop_models import TEXTS, batch, same_tensors, shake, write_marian_vocab
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface, marian
-from heedful.interop.settings import Settings
+from heedful.interop import marian
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import load_pipeline
@@ -59,7 +60,7 @@ def stored(model: Any, folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]
 
 @torch.no_grad()
 def logits(model: Any, ours: Seq2Seq, seed: int) -> tuple[Tensor, Tensor]:
-    """What both say of one padded batch, at the target positions that are real."""
+    """The logits of both for one padded batch, at the target positions that are not padding."""
     source, source_mask = batch(ours.config.source_vocab, [9, 1, 5], seed)
     target, target_mask = batch(ours.config.target_vocab, [3, 7, 6], seed + 1)
     theirs = model(
@@ -73,17 +74,17 @@ def logits(model: Any, ours: Seq2Seq, seed: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_marian_model_gives_the_numbers_of_transformers_and_goes_back_unchanged(
+def test_a_marian_model_gives_the_outputs_of_transformers_and_exports_unchanged(
     variant: dict[str, Any], seed: int, tmp_path: Path
 ) -> None:
     model = build(seed, **variant)
     values, tensors = stored(model, tmp_path / "theirs")
-    config, weights = marian.to_heedful(Settings(values, "config.json"), tensors, "model.safetensors")
+    config, weights = marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "model.safetensors")
     ours = Seq2Seq(config).eval()
     load_weights(ours, weights, "import")
     theirs, own = logits(model, ours, seed)
     assert torch.allclose(theirs, own, atol=1e-4)
-    assert theirs.std() > 0.1  # not all alike, so that the comparison says something
+    assert theirs.std() > 0.1  # not all equal, so that the comparison is meaningful
 
     back, tensors = marian.to_huggingface(config, named_weights(ours))
     again = transformers.MarianMTModel(transformers.MarianConfig(**{**values, **back})).eval()
@@ -106,16 +107,16 @@ def test_reordering_features_changes_no_output() -> None:
         assert not torch.equal(plain.output_weight, other.output_weight)
 
 
-def test_a_shared_matrix_may_stand_in_the_file_under_every_name(tmp_path: Path) -> None:
+def test_a_shared_matrix_may_be_stored_under_every_name(tmp_path: Path) -> None:
     values, tensors = stored(build(), tmp_path)
     shared = tensors["model.shared.weight"]
     copies = {"lm_head.weight": shared.clone(), "model.encoder.embed_tokens.weight": shared.clone()}
-    read = marian.to_heedful(Settings(values, "config.json"), {**tensors, **copies}, "file")[1]
+    read = marian.to_heedful(ForeignConfig(values, "config.json"), {**tensors, **copies}, "file")[1]
     alone = {("lm_head.weight" if name == "model.shared.weight" else name): tensor for name, tensor in tensors.items()}
-    assert torch.equal(read["output_weight"], marian.to_heedful(Settings(values, "c"), alone, "file")[1]["output_weight"])
+    assert torch.equal(read["output_weight"], marian.to_heedful(ForeignConfig(values, "c"), alone, "file")[1]["output_weight"])
     copies["lm_head.weight"] += 1
-    with pytest.raises(HeedfulError, match=r"lm_head.weight differs from model.shared.weight, with which heedful shares it"):
-        marian.to_heedful(Settings(values, "config.json"), {**tensors, **copies}, "file")
+    with pytest.raises(HeedfulError, match=r"lm_head.weight differs from model.shared.weight, but heedful ties the two"):
+        marian.to_heedful(ForeignConfig(values, "config.json"), {**tensors, **copies}, "file")
 
 
 def test_stored_positions_are_left_out_when_they_are_sinusoidal_and_refused_when_not(tmp_path: Path) -> None:
@@ -123,16 +124,16 @@ def test_stored_positions_are_left_out_when_they_are_sinusoidal_and_refused_when
     values, tensors = stored(model, tmp_path)
     name = "model.encoder.embed_positions.weight"
     tensors[name] = model.state_dict()[name].clone()
-    marian.to_heedful(Settings(values, "config.json"), tensors, "file")
+    marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "file")
     tensors[name][3, 2] += 0.1
-    with pytest.raises(HeedfulError, match=f"{name} in file does not hold sinusoidal positions"):
-        marian.to_heedful(Settings(values, "config.json"), tensors, "file")
+    with pytest.raises(HeedfulError, match=f"{name} in file is not a table of sinusoidal positions"):
+        marian.to_heedful(ForeignConfig(values, "config.json"), tensors, "file")
 
 
 def test_half_precision_is_read_exactly(tmp_path: Path) -> None:
     values, tensors = stored(build(), tmp_path)
     half = {name: tensor.half() for name, tensor in tensors.items()}
-    weights = marian.to_heedful(Settings(values, "config.json"), half, "file")[1]
+    weights = marian.to_heedful(ForeignConfig(values, "config.json"), half, "file")[1]
     assert weights["output_weight"].dtype == torch.float32
     order = marian.theirs_in_our_order(12)
     assert torch.equal(weights["output_weight"], half["model.shared.weight"].float()[:, order])
@@ -142,21 +143,21 @@ def test_half_precision_is_read_exactly(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"activation_function": "tanh"}, "activation_function = 'tanh', which heedful does not have"),
-        ({"decoder_ffn_dim": 16}, "encoder_ffn_dim = 8 but decoder_ffn_dim = 16; heedful has one for both"),
+        ({"decoder_ffn_dim": 16}, "encoder_ffn_dim = 8 but decoder_ffn_dim = 16; heedful uses the same value for both"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads = 3 but decoder_attention_heads = 2"),
         ({"normalize_before": True}, "normalize_before = True (only False)"),
         ({"is_decoder": True, "add_cross_attention": True}, "is_decoder = True (only False), add_cross_attention = True"),
         ({"d_model": "wide"}, "d_model = 'wide', which is not a whole number"),
-        ({"d_model": None}, "does not say d_model"),
+        ({"d_model": None}, "has no value for d_model"),
         ({"encoder_layers": 0}, "encoder_layers = 0, which must be at least 1"),
         ({"scale_embedding": 1}, "scale_embedding = 1, which is not true or false"),
-        ({"architectures": ["MarianForCausalLM"]}, "of Marian only MarianMTModel is read"),
+        ({"architectures": ["MarianForCausalLM"]}, "heedful reads only MarianMTModel"),
     ],
 )
 def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     values, tensors = stored(build(), tmp_path)
     with pytest.raises(HeedfulError) as error:
-        marian.to_heedful(Settings({**values, **change}, "x/config.json"), tensors, "file")
+        marian.to_heedful(ForeignConfig({**values, **change}, "x/config.json"), tensors, "file")
     assert says in str(error.value)
     assert str(error.value).startswith("x/config.json")
 
@@ -176,7 +177,7 @@ def test_our_models_that_marian_cannot_express_are_not_exported(settings: dict[s
     assert says in str(error.value)
 
 
-def test_a_whole_directory_translates_as_transformers_does_and_goes_back(tmp_path: Path) -> None:
+def test_a_directory_translates_like_transformers_and_exports_unchanged(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     size = write_marian_vocabulary(folder)

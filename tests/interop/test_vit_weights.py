@@ -15,8 +15,9 @@ from interop_models import shake
 from safetensors.torch import load_file, save_file
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface, vit
-from heedful.interop.settings import Settings
+from heedful.interop import vit
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.models.vit import ViT, ViTConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import load_pipeline
@@ -30,7 +31,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def build(seed: int = 0, **settings: Any) -> Any:
-    """A small random classifier of images."""
+    """A small random image classifier."""
     sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20}
     images = {"image_size": 16, "patch_size": 4, "num_labels": 5}
     torch.manual_seed(seed)
@@ -40,13 +41,13 @@ def build(seed: int = 0, **settings: Any) -> Any:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("variant", VARIANTS)
 @torch.no_grad()
-def test_a_vit_gives_the_numbers_of_transformers_and_goes_back_unchanged(
+def test_a_vit_gives_the_outputs_of_transformers_and_exports_unchanged(
     variant: dict[str, Any], seed: int, tmp_path: Path
 ) -> None:
     model = build(seed, **variant)
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
-    config, weights = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, weights = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     ours = ViT(config).eval()
     load_weights(ours, weights, "import")
     images = torch.randn(3, config.channels, config.image_size, config.image_size)
@@ -69,7 +70,7 @@ def test_another_image_size_is_interpolated_as_in_transformers(tmp_path: Path) -
     model = build()
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
-    config, weights = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, weights = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     ours = ViT(config).eval()
     load_weights(ours, weights, "import")
     images = torch.randn(2, 3, 24, 32)
@@ -79,25 +80,25 @@ def test_another_image_size_is_interpolated_as_in_transformers(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"architectures": ["ViTModel"]}, "describes a ViTModel; of ViT only ViTForImageClassification is read"),
+        ({"architectures": ["ViTModel"]}, "describes a ViTModel; heedful reads only ViTForImageClassification"),
         ({"image_size": [16, 32]}, "image_size = [16, 32], which is not a whole number"),
         ({"head_dim": 8}, "head_dim = 8 (only 4)"),
         ({"id2label": {"0": "cat", "2": "dog"}}, "an id2label that does not name the classes 0, 1, 2, …"),
         ({"id2label": {"0": "cat"}}, "classifier.weight is [5, 12] and should be [1, 12]; classifier.bias is [5]"),
     ],
 )
-def test_what_has_no_counterpart_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     build().save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     with pytest.raises(HeedfulError) as error:
-        vit.to_heedful(Settings({**values, **change}, "x/config.json"), load_file(tmp_path / "model.safetensors"), "file")
+        vit.to_heedful(ForeignConfig({**values, **change}, "x/config.json"), load_file(tmp_path / "model.safetensors"), "file")
     assert says in str(error.value)
 
 
 def test_a_size_may_be_given_as_two_equal_sides(tmp_path: Path) -> None:
     build().save_pretrained(tmp_path)
     values = {**json.loads((tmp_path / "config.json").read_text()), "image_size": [16, 16], "patch_size": [4, 4]}
-    config, _ = vit.to_heedful(Settings(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
+    config, _ = vit.to_heedful(ForeignConfig(values, "config.json"), load_file(tmp_path / "model.safetensors"), "file")
     assert (config.image_size, config.patch) == (16, 4)
 
 
@@ -106,7 +107,7 @@ def test_our_pooling_of_patches_is_not_exported() -> None:
         vit.to_huggingface(ViTConfig(3, image_size=8, patch=4, d_model=8, heads=2, pooling="mean"), {})
 
 
-def test_a_whole_directory_sees_images_as_transformers_does_and_goes_back(tmp_path: Path) -> None:
+def test_a_directory_classifies_images_like_transformers_and_exports_unchanged(tmp_path: Path) -> None:
     pillow = importlib.import_module("PIL.Image")
     labels = {0: "cat", 1: "dog", 2: "fox", 3: "crow", 4: "none"}
     model = build(id2label=labels, label2id={name: number for number, name in labels.items()})
@@ -114,7 +115,7 @@ def test_a_whole_directory_sees_images_as_transformers_does_and_goes_back(tmp_pa
     halves = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_normalize": True, "size": {"height": 16, "width": 16}}
     (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps(halves))
     said = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
-    assert "an image that is not 16×16 is cut to a square before it is scaled" in said
+    assert "an image that is not 16×16 is centre-cropped to a square before it is scaled" in said
     classifier = load_pipeline(tmp_path / "ours")
     assert classifier.labels == [*labels.values()]
 
@@ -138,7 +139,7 @@ def test_a_whole_directory_sees_images_as_transformers_does_and_goes_back(tmp_pa
         ({"rescale_factor": 1.0}, "rescale_factor = 1.0"),
     ],
 )
-def test_other_numbers_for_pixels_are_refused(given: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_other_pixel_normalisations_are_refused(given: dict[str, Any], says: str, tmp_path: Path) -> None:
     build().save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps(given))
     with pytest.raises(HeedfulError) as error:

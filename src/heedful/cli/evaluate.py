@@ -43,7 +43,7 @@ def evaluate(
     """Score a model on held-out data by the usual metrics of its job."""
     from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
-    from heedful.evaluation.names import shown_scores
+    from heedful.evaluation.score_names import shown_scores
     from heedful.jobs.options import SummarizeOptions
     from heedful.pipelines.load import load_pipeline
     from heedful.pipelines.translator import Translator

@@ -52,7 +52,7 @@ def train(
 def show_results(run: Path, results: dict[str, Any]) -> None:
     """The scores of a run, and where everything is."""
     from heedful.cli.console import say
-    from heedful.evaluation.names import one_line
+    from heedful.evaluation.score_names import one_line
     from heedful.jobs.registry import JOBS
     from heedful.recipes import load_recipe
 

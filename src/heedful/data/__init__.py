@@ -1,1 +1,1 @@
-"""Corpora in, batches out. This room knows no model."""
+"""Corpora in, batches out. Nothing here depends on a model."""

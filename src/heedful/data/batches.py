@@ -1,7 +1,6 @@
-"""Batches of similar length under a token budget, in an order that depends on the seed and the epoch alone.
+"""Batches of sequences of similar length, limited by a token budget, in an order that depends only on seed and epoch.
 
-Because nothing else decides the order, a position in the data is just (epoch, batch), and any process can compute any
-other's batches.
+A position in the data is therefore just (epoch, batch), and every process can compute the batches of all others.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 
 from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.framing import Batch, SpecialIds, collate
-from heedful.data.store import ParallelStore
+from heedful.data.token_store import ParallelStore
 from heedful.errors import HeedfulError
 
-POOL = 1 << 20  # pairs sorted by length together
+POOL = 1 << 20  # pairs that are sorted by length together
 Indices = NDArray[np.int64]
 
 
@@ -33,20 +32,21 @@ def plan_epoch(
     epoch: int,
     most: int = 0,
 ) -> Iterator[Indices]:
-    """Batches of pair indices whose padded size, on the longer side, is at most `batch_tokens` (or one pair).
+    """Batches of pair indices whose padded size, on the longer side, is at most `batch_tokens` (or a single pair).
 
-    Every pair comes exactly once: shuffled, sorted by length inside large pools, cut, and the cuts shuffled. `most`
-    limits the pairs of a batch; 0 does not.
+    Every pair occurs exactly once: pairs are shuffled, sorted by length inside large pools, cut into batches, and the
+    batches shuffled. `most` limits the number of pairs per batch; 0 means no limit.
     """
     rng = np.random.default_rng([seed, epoch])
-    order = np.arange(len(source_lengths), dtype=np.min_scalar_type(len(source_lengths)))  # as small as will do
+    order = np.arange(len(source_lengths), dtype=np.min_scalar_type(len(source_lengths)))  # the smallest type, to save memory
     rng.shuffle(order)
     for start in range(0, len(order), POOL):
         pool = order[start : start + POOL].astype(np.int64)
         sources, targets = source_lengths[pool], target_lengths[pool]
-        widths = np.maximum(sources, targets) + 1  # begin or end takes one more
-        narrow = np.min_scalar_type(widths.max())  # numpy sorts 16 bits in a fifth of the time of 32
-        # Sources grow and shrink in turn from one target length to the next: a batch of two target lengths has alike ones.
+        widths = np.maximum(sources, targets) + 1  # + 1 for the begin or end token
+        narrow = np.min_scalar_type(widths.max())  # NumPy sorts 16-bit integers five times as fast as 32-bit ones
+        # Source lengths alternately ascend and descend from one target length to the next, so that a batch that spans two
+        # target lengths has similar source lengths.
         there_and_back = np.where(targets % 2, sources.max() - sources, sources)
         by_length = np.lexsort((there_and_back.astype(narrow), targets.astype(narrow)))
         pool, widths = pool[by_length], widths[by_length]
@@ -54,7 +54,7 @@ def plan_epoch(
         while cuts[-1] < len(pool):
             room = max(1, batch_tokens // int(widths[cuts[-1]]))
             ahead = widths[cuts[-1] : cuts[-1] + (min(room, most) if most else room)]
-            sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # grows with every pair
+            sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # padded size, which grows with every pair
             cuts.append(cuts[-1] + max(1, int(np.searchsorted(sizes, batch_tokens, side="right"))))
         for cut in rng.permutation(len(cuts) - 1):
             yield pool[cuts[cut] : cuts[cut + 1]]
@@ -62,7 +62,7 @@ def plan_epoch(
 
 @dataclass(frozen=True)
 class Position:
-    """How far the data has been read: batches taken of an epoch."""
+    """How far the data has been read: an epoch, and the number of its batches already taken."""
 
     epoch: int = 0
     batch: int = 0
@@ -78,10 +78,10 @@ def deal_batches(
     rank: int = 0,
     world: int = 1,
 ) -> Iterator[tuple[Position, B | None]]:
-    """This process's share of every batch from `position` on, for ever, each with the position after it.
+    """This process's share of every batch from `position` on, without end, each with the position after it.
 
-    `plan` gives the batches of an epoch as indices, `make` turns some of them (and the epoch) into tensors. A batch is
-    dealt out to the processes example by example, so none sees another's; a share may be empty (None).
+    `plan` gives the batches of an epoch as indices, and `make` turns indices (and the epoch) into tensors. The examples of
+    a batch are distributed round-robin over the processes; a share may be empty (None).
     """
     epoch, skip = position.epoch, position.batch
     while True:
@@ -125,7 +125,7 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """An iterator run ahead in a thread, which also tells how long its reader had to wait."""
+    """Runs an iterator ahead in a thread, and measures how long its consumer has waited."""
 
     def __init__(self, items: Iterator[T], ahead: int = 8) -> None:
         self.queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
@@ -141,7 +141,7 @@ class Prefetch(Generic[T]):
                 if not self._put((item, None)):
                     return
             self._put((None, StopIteration()))
-        except BaseException as error:  # handed to the reader, whose error it is
+        except BaseException as error:  # raised again in the consumer
             self._put((None, error))
 
     def _put(self, entry: tuple[T | None, BaseException | None]) -> bool:
@@ -167,7 +167,7 @@ class Prefetch(Generic[T]):
         return item  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self.end = self.end or StopIteration()
         self.stop.set()
         self.thread.join()

@@ -1,4 +1,4 @@
-"""BPE dropout (Provilkov et al., 2020): merges undone at random, so that a model sees a word in several spellings."""
+"""BPE dropout (Provilkov et al., 2020): merges undone at random, so that a model sees a word in several segmentations."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class BpeDropout:
-    """Undoes merges of BPE at random.
+    """Undoes BPE merges at random.
 
-    With this probability a token becomes the two that it was merged from, and so may these in turn. The result for a
-    row depends on the seed, the epoch and the number of its pair alone, whichever process computes it.
+    With this probability a token is replaced by the two it was merged from, and these may be split in turn. The result
+    for a row depends only on the seed, the epoch, the index of its pair and its side, whichever process computes it.
     """
 
     probability: float
     seed: int
-    halves: tuple[NDArray[np.int64], NDArray[np.int64]]  # of the source's tokenizer and the target's, `Tokenizer.halves`
+    halves: tuple[NDArray[np.int64], NDArray[np.int64]]  # `Tokenizer.halves` of the source's and the target's tokenizer
 
     def split(self, row: NDArray[np.uint32], side: int, epoch: int, index: int) -> NDArray[np.uint32]:
-        """The ids of a pair's source (side 0) or target (1) with some of them taken apart."""
+        """The ids of a pair's source (side 0) or target (side 1) with some tokens split."""
         rng, halves = np.random.default_rng([self.seed, epoch, index, side]), self.halves[side]
-        fresh = np.ones(len(row), dtype=bool)  # tokens that have not been asked yet
+        fresh = np.ones(len(row), dtype=bool)  # tokens not yet considered for splitting
         while True:
             taken = fresh & (halves[row, 0] >= 0) & (rng.random(len(row)) < self.probability)
             if not taken.any():

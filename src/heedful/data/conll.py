@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word, in the columns of the CoNLL shared tasks: the examples of tagging."""
+"""Sentences with one tag per word, in the column format of the CoNLL shared tasks: the examples for tagging."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TAG = re.compile(r"O|[BIES]-\S+")
 def read_conll(path: Path, drops: Drops) -> Iterator[tuple[list[str], list[str]]]:
     """Every usable sentence as (words, tags), in order; the others are counted in `drops`.
 
-    One word per line: its first column is the word, its last the tag, tabs or spaces between; a blank line ends a sentence.
-    `-DOCSTART-` lines and comments (`# …` without the columns of a word) are passed over.
+    One word per line: its first column is the word, its last the tag, separated by tabs or spaces. A blank line ends a sentence.
+    `-DOCSTART-` lines and comments (`# …` without the columns of a word) are skipped.
     """
     yield from at_least_one(_sentences(path, drops), "sentence", path, drops)
 
 
 def _sentences(path: Path, drops: Drops) -> Iterator[tuple[list[str], list[str]]]:
-    width = 0  # columns of the file's first word; every other one must have as many
+    width = 0  # columns of the file's first word; all others must have as many
     rows: list[list[str]] = []
     fault: tuple[str, str] | None = None
     for number, line in enumerate(_with_blank_end(path), 1):
@@ -45,20 +45,20 @@ def _with_blank_end(path: Path) -> Iterator[str]:
 
 
 def _columns(line: str) -> list[str]:
-    # Not str.split(): a word may hold a fixed or an ideographic space.
+    # Not str.split(): a word may contain a no-break or an ideographic space.
     parts = line.split("\t" if "\t" in line else " ")
     return [part.strip(" ") for part in parts if part.strip(" ")]
 
 
 def _is_comment(line: str, columns: list[str], width: int) -> bool:
-    """Whether a line that begins with # is no word; `# O` is one."""
+    """Whether a line that begins with # is a comment; `# O` is a tagged word."""
     if not line.startswith("#") or "\t" in line:
         return False
     return len(columns) != (width or len(columns)) or TAG.fullmatch(columns[-1]) is None
 
 
 def _fault(columns: list[str], width: int, where: str) -> tuple[str, str] | None:
-    """What makes a word unusable, and with it its sentence."""
+    """Why a word, and with it its sentence, cannot be used: (reason, where), or None."""
     if len(columns) == 1:
         return "with a word without a tag", where
     if len(columns) != width:

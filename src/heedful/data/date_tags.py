@@ -1,8 +1,8 @@
-"""The default tagging corpus: the dates of dates.py, each word with the part of the date it belongs to.
+"""The default tagging corpus: the dates of dates.py, each word tagged with the part of the date it belongs to.
 
-Real words of more than thirty languages, no download, and no trick: 11 may be a day, a month or a year, 日 a weekday or the
-word for a day, and only what stands around it tells. Dates are split as in dates.py, so a held-out date is never seen in any
-form.
+It has real words of more than thirty languages and needs no download. There is no shortcut: 11 may be a day, a month or a
+year, 日 a weekday or the word for a day, and only the context decides. Dates are split as in dates.py, so a held-out date is
+never seen in any form.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from heedful.data.words import split_words
 
 TRAINING_DATES = 20_000
 HELD_OUT_DATES = 1000
-KINDS = {"d": "DAY", "M": "MONTH", "y": "YEAR", "E": "WEEKDAY", "c": "WEEKDAY"}  # CLDR field → what people call it
+FIELD_TAGS = {"d": "DAY", "M": "MONTH", "y": "YEAR", "E": "WEEKDAY", "c": "WEEKDAY"}  # CLDR field → type of its tags
 
 
 def tag_parts(parts: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """The words and IOB2 tags of a date written part by part.
+    """The words and IOB2 tags of a date given as (text, CLDR field) parts.
 
-    A word that runs over the edge of a field, as Thai does for want of spaces, is of that field.
+    A word that crosses the boundary of a field, as in Thai, which has no spaces, gets the tag of that field.
     """
     spans, length = [], 0
     for text, letter in parts:
-        spans.append((length, length + len(text), KINDS.get(letter, "")))
+        spans.append((length, length + len(text), FIELD_TAGS.get(letter, "")))
         length += len(text)
     words, tags, last = [], [], -1
     for word, begin, end in split_words("".join(text for text, _ in parts)):
@@ -41,21 +41,21 @@ def tag_parts(parts: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
 
 def generate_date_tags(split: str, count: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
     """`count` dates of a split as (words, tags); forms that cannot be read without naming the language are left out."""
-    chance = random.Random(f"date tags {split} {seed}")
+    rng = random.Random(f"date tags {split} {seed}")
     ambiguous = ambiguous_forms()[0]
     forms = {name: [form for form in usable_forms()[name] if form not in ambiguous] for name in LOCALES}
     for _ in range(count):
-        form = chance.choice(forms[chance.choice(LOCALES)])
-        parts = form.write_parts(chance.choice(dates_of(split, *form.years)))
-        if chance.random() < 0.5:  # as a person types them
+        form = rng.choice(forms[rng.choice(LOCALES)])
+        parts = form.write_parts(rng.choice(dates_of(split, *form.years)))
+        if rng.random() < 0.5:  # as people type them
             parts = [(text.translate(TYPED), letter) for text, letter in parts]
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             parts = [(text.lower(), letter) for text, letter in parts]
         yield tag_parts(parts)
 
 
 def write_date_tags(folder: Path, seed: int, count: int | None = None) -> dict[str, Path]:
-    """CoNLL files, a word and its tag a line: `count` training dates (20,000), 1,000 to validate and 1,000 to test."""
+    """CoNLL files, one word and its tag per line: `count` training dates (default 20,000), 1,000 validation, 1,000 test."""
     training = TRAINING_DATES if count is None else count
     texts = {}
     for split, number in {"train": training, "valid": HELD_OUT_DATES, "test": HELD_OUT_DATES}.items():

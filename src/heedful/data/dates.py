@@ -1,7 +1,7 @@
-"""The default corpus: dates as people write them, in the words of CLDR (through Babel) → ISO 8601.
+"""The default corpus: dates as people write them, in CLDR's patterns (through Babel) → ISO 8601.
 
-Nothing is downloaded and there is no end to it. Every date belongs to one split for good, by a hash of the date
-itself, so a held-out date never occurs in training in any language or form.
+Nothing is downloaded, and any number of examples can be generated. A hash of the date itself decides its split, so a
+held-out date never occurs in training in any language or form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from heedful.data.splits import hash_of
+from heedful.data.splits import pick_split
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 LOCALES = ("ar bg bn cs da de el en en_GB es fa fi fr he hi hr hu id it ja ko mr nb nl pl pt ro ru sv th tr uk vi zh").split()
 YEARS = (1800, 2199)
 TWO_DIGIT_YEARS = (1950, 2049)  # a two-digit year is read in this window
-SPLITS = {"test": (0, 2), "valid": (2, 3), "train": (3, 100)}  # per cent of all dates
+DATE_SPLIT_PERCENTAGES = {"test": 2, "valid": 1, "train": 97}
 
 # First code point of the ten digits of CLDR's numbering systems.
 ZEROS = {"arab": 0x660, "arabext": 0x6F0, "deva": 0x966, "beng": 0x9E6, "thai": 0xE50}
-# What CLDR writes and a keyboard does not: narrow and fixed spaces, direction marks.
+# Characters CLDR uses that people do not type: narrow and no-break spaces, direction marks.
 TYPED = str.maketrans({"\u202f": " ", "\u00a0": " ", "\u200f": None, "\u200e": None})
 FIELDS = re.compile(r"%\((\w+)\)s")
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way one locale writes a date: a CLDR pattern and the digits it is written with."""
+    """One way a locale writes a date: a CLDR pattern and the digits it is written with."""
 
     locale: Locale
     pattern: str  # as Babel compiles it: '%(d)s. %(MMMM)s %(y)s'
@@ -54,12 +54,12 @@ class Form:
         return "".join(text for text, _ in self.write_parts(date))
 
     def write_parts(self, date: datetime.date) -> list[tuple[str, str]]:
-        """The date in this form, part by part, each with the letter of its CLDR field (d, M, y, E …; "" between fields)."""
+        """The date in this form as (text, letter of its CLDR field) parts: d, M, y, E …, or "" between fields."""
         from babel.dates import DateTimeFormat
 
         fields = DateTimeFormat(date, self.locale)
         parts = []
-        for index, part in enumerate(FIELDS.split(self.pattern)):  # what stands between, a field, what stands between …
+        for index, part in enumerate(FIELDS.split(self.pattern)):  # text, field, text, field, …, text
             text, letter = (fields[part], part[0]) if index % 2 else (part.replace("%%", "%"), "")
             if self.zero is not None:
                 text = text.translate({ord("0") + digit: self.zero + digit for digit in range(10)})
@@ -69,7 +69,7 @@ class Form:
 
 @cache
 def all_forms() -> dict[str, list[Form]]:
-    """Every form of every locale that tells day, month and year: CLDR's four lengths and its skeletons."""
+    """Every form of every locale that has day, month and year: CLDR's four lengths and its skeletons."""
     from babel import Locale
 
     forms: dict[str, list[Form]] = {}
@@ -77,20 +77,20 @@ def all_forms() -> dict[str, list[Form]]:
         locale = Locale.parse(name)
         compiled = [*locale.date_formats.values(), *locale.datetime_skeletons.values()]
         patterns = {pattern.format for pattern in compiled}
-        told = [p for p in sorted(patterns) if {f[0] for f in FIELDS.findall(p)} | {"E", "G", "c"} == set("yMdEGc")]
+        complete = [p for p in sorted(patterns) if {f[0] for f in FIELDS.findall(p)} | {"E", "G", "c"} == set("yMdEGc")]
         systems = {locale.default_numbering_system, locale.other_numbering_systems.get("native", "latn"), "latn"}
         zeros = [ZEROS.get(system) for system in sorted(systems)]
-        forms[name] = [Form(locale, pattern, zero) for pattern in told for zero in zeros]
+        forms[name] = [Form(locale, pattern, zero) for pattern in complete for zero in zeros]
     return forms
 
 
 @cache
 def ambiguous_forms() -> tuple[frozenset[Form], frozenset[Form]]:
-    """Forms that write some date just as another form writes a different one: 3/4/26 in English and in Spanish.
+    """Forms that write some date exactly as another form writes a different date: 3/4/26 in English and in Spanish.
 
-    Returns those that a language tag settles, and those that even their own language does not (CLDR has a few). Found
-    by writing a sample of dates in every form: all months, and all orders of three numbers that may each be a day, a
-    month or a year. A weekday does not count as settling it: nobody works one out to read a date.
+    Returns the forms that a language tag disambiguates, and those that are ambiguous even within their language (CLDR has
+    a few). They are found by writing sample dates in every form: all months, and all orders of three numbers that may each
+    be a day, a month or a year. Weekdays are ignored here, because nobody computes a weekday to read a date.
     """
     numbers = [(3, 4, 5), (3, 5, 4), (4, 3, 5), (4, 5, 3), (5, 3, 4), (5, 4, 3), (10, 11, 12), (12, 11, 10), (11, 10, 12)]
     sample = [datetime.date(2000 + year, month, day) for day, month, year in numbers]
@@ -112,15 +112,14 @@ def ambiguous_forms() -> tuple[frozenset[Form], frozenset[Form]]:
 
 @cache
 def usable_forms() -> dict[str, list[Form]]:
-    """The forms of each locale that can be read, given the language where it matters."""
-    hopeless = ambiguous_forms()[1]
-    return {name: [form for form in forms if form not in hopeless] for name, forms in all_forms().items()}
+    """The forms of each locale that are unambiguous once the language is known."""
+    ambiguous = ambiguous_forms()[1]
+    return {name: [form for form in forms if form not in ambiguous] for name, forms in all_forms().items()}
 
 
 def split_of(date: datetime.date) -> str:
     """The one split a date belongs to."""
-    bucket = hash_of(date.isoformat()) % 100
-    return next(name for name, (low, high) in SPLITS.items() if low <= bucket < high)
+    return pick_split(date.isoformat(), DATE_SPLIT_PERCENTAGES)
 
 
 @cache
@@ -133,25 +132,25 @@ def dates_of(split: str, first: int, last: int) -> list[datetime.date]:
 def generate_dates(split: str, count: int, seed: int) -> Iterator[tuple[str, str]]:
     """`count` pairs (a date as written somewhere, the same in ISO 8601) of one split.
 
-    A form that is ambiguous without its language carries the language tag first; of the others one in ten does, so
-    that the tag may always be given. Half are as a person types them, without CLDR's special spaces and marks, and
-    one in ten is in lower case.
+    A form that is ambiguous without its language starts with the language tag. So does one in ten of the others, so that
+    the tag is accepted everywhere. Half are as people type them, without CLDR's special spaces and marks, and one in ten
+    is in lower case.
     """
-    chance = random.Random(f"dates {split} {seed}")
+    rng = random.Random(f"dates {split} {seed}")
     forms, ambiguous = usable_forms(), ambiguous_forms()[0]
     for _ in range(count):
-        form = chance.choice(forms[chance.choice(LOCALES)])
-        date = chance.choice(dates_of(split, *form.years))
+        form = rng.choice(forms[rng.choice(LOCALES)])
+        date = rng.choice(dates_of(split, *form.years))
         text = form.write(date)
-        if chance.random() < 0.5:
+        if rng.random() < 0.5:
             text = text.translate(TYPED)
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             text = text.lower()
-        if form in ambiguous or chance.random() < 0.1:
+        if form in ambiguous or rng.random() < 0.1:
             text = f"{form.tag} {text}"
         yield text, date.isoformat()
 
 
 def language_tags() -> list[str]:
-    """Every tag that may stand first, each a token of its own."""
+    """Every language tag a source may start with; the tokenizer keeps each as one token."""
     return sorted({form.tag for forms in usable_forms().values() for form in forms})

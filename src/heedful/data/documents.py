@@ -1,4 +1,4 @@
-"""Whole documents: sentences with their neighbours, for pre-training, and documents with their summaries."""
+"""Whole documents: consecutive sentences for pre-training, and documents with their summaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heedful.data.parallel import Pair, read_json_lines
 
 
 def read_documents(path: Path, drops: Drops) -> Iterator[list[str]]:
-    """Every document as its lines, in order: one sentence per line, a blank line between documents."""
+    """Every document as a list of sentences. The file has one sentence per line and a blank line between documents."""
     yield from at_least_one(_documents(path, drops), "document", path, drops)
 
 

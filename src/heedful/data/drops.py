@@ -1,4 +1,4 @@
-"""What cannot be used of a user's data: why not, and how much of it. Nothing is dropped without being counted."""
+"""Unusable examples in a user's data: the reasons, and how many of each. Nothing is dropped without being counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE_ENDS = str.maketrans("\r\n", "  ")
 
 @dataclass
 class Drops:
-    """How many examples were left out and why, with the first place of each reason."""
+    """How many examples were dropped and why, with the first place where each reason occurred."""
 
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
@@ -48,24 +48,24 @@ def reason_to_drop(*texts: str, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def has_control(text: str) -> bool:
-    """Whether a line holds NUL or another control character; a tab is ordinary."""
+    """Whether a line contains NUL or another control character; tabs are allowed."""
     return not text.isprintable() and any(c != "\t" and unicodedata.category(c) == "Cc" for c in text)
 
 
 def whole_text(text: str) -> str:
-    """JSON may smuggle in half a surrogate pair, which is no text and cannot be written out again."""
+    """Replace lone surrogates, which JSON escapes can contain but UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def at_least_one(rows: Iterator[Row], what: str, path: Path, drops: Drops) -> Iterator[Row]:
-    """The rows as they come; an error with the reasons for what was dropped when none comes."""
+    """Pass the rows through; if there are none, raise an error that says why every example was dropped."""
     before = Counter(drops.counts)
     row = None
     for row in rows:
         yield row
     if row is None:
         dropped = [reason for reason, number in drops.counts.items() if number > before[reason]]
-        # A reason that another file also gave has its first place there.
+        # If an earlier file had the same reason, its first place is in that file and would mislead here.
         where = {reason: "" if before[reason] else f" (first: {drops.first[reason]})" for reason in dropped}
         reasons = [f"{drops.counts[reason] - before[reason]:,} {reason}{where[reason]}" for reason in dropped]
         raise HeedfulError(f"no usable {what} in {path}" + (f": {', '.join(reasons)}" if reasons else ""))

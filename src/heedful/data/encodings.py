@@ -1,4 +1,4 @@
-"""What a file is when it is not plain UTF-8 text: another encoding, a document, an archive, markup. Named, with what to do."""
+"""Recognises files that are not plain UTF-8 text (other encodings, documents, archives, markup) and says what to do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from heedful.errors import HeedfulError
 
 WESTERN = frozenset("àáâãäåæçèéêëìíîïñòóôõöøùúûüýÿßœÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝŸŒ«»‹›„“”‘’‚–—…€£§°©®¡¿ºª·×")
 UTF_16 = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
-# What a file begins with → what it is, and what to do with it.
+# First bytes of a file → what it is, and what to do with it.
 SIGNATURES: Mapping[bytes, str] = {
-    b"%PDF": "a PDF; `pdftotext FILE` (of poppler) writes its text",
+    b"%PDF": "a PDF; extract its text with `pdftotext FILE` (from poppler)",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document; save it as plain text (UTF-8)",
     b"{\\rtf": "a rich-text document; save it as plain text (UTF-8)",
     b"\x89PNG\r\n\x1a\n": "an image (PNG), not text",
@@ -39,7 +39,7 @@ PO_ENTRY = re.compile(rb'^msgid ".*\n(?:".*\n)*msgstr(?:\[0\])? "', re.MULTILINE
 
 
 def refuse_non_text(head: bytes, name: str) -> None:
-    """Stop when a file that begins with these bytes is no text in an encoding that contains ASCII."""
+    """Raise an error when a file that begins with these bytes is not text in an ASCII-compatible encoding."""
     for mark, encoding in UTF_16.items():
         if head.startswith(mark):
             raise HeedfulError(other_encoding(name, encoding))
@@ -54,15 +54,15 @@ def refuse_non_text(head: bytes, name: str) -> None:
         if zeros >= max(2, len(head) // 4) and min(even, odd) <= zeros // 10:  # every other byte: ASCII in UTF-16
             raise HeedfulError(other_encoding(name, "UTF-16LE" if odd > even else "UTF-16BE"))
         if zeros > max(8, len(head) // 100):
-            raise HeedfulError(f"{name} is not text: it holds {zeros:,} NUL bytes in its first {len(head):,}")
+            raise HeedfulError(f"{name} is not text: it has {zeros:,} NUL bytes in its first {len(head):,}")
 
 
 def refuse_markup(head: bytes, name: str) -> None:
-    """Stop when a file with these first bytes holds text inside markup, where plain lines are needed."""
+    """Raise an error when a file with these first bytes is markup, where plain lines are needed."""
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()
     found = None
     if start.startswith(b"<"):
-        # The declaration of XML comes first, and tells nothing: look for what the document is.
+        # The XML declaration comes first and says nothing about the content: look for the kind of document.
         found = next((what for what, pattern in MARKUP.items() if pattern.search(start[:4096].split(b"\n\n")[0])), None)
         if found not in (None, "XML") and not start.startswith((b"<?xml", b"<!", b"<tmx", b"<xliff", b"<html", b"<HTML")):
             found = None  # a sentence that begins with another tag
@@ -70,12 +70,12 @@ def refuse_markup(head: bytes, name: str) -> None:
         found = "a gettext catalogue (PO)"
     if found:
         raise HeedfulError(
-            f"{name} is {found}, not plain lines; heedful does not read this format: write its text out, one sentence per line"
+            f"{name} is {found}, not plain lines; heedful does not read this format: extract its text, one sentence per line"
         )
 
 
 def refuse_other_encoding(head: bytes, name: str) -> None:
-    """Stop when most lines with other letters than ASCII are no valid UTF-8."""
+    """Raise an error when most lines with non-ASCII characters are not valid UTF-8."""
     lines = [line for line in head.split(b"\n")[: -1 if head.count(b"\n") else None] if not line.isascii()]
     broken = [line for line in lines if not is_utf8(line)]
     if len(broken) > len(lines) - len(broken):
@@ -92,9 +92,9 @@ def is_utf8(line: bytes) -> bool:
 
 
 def other_encoding(name: str, encoding: str | None) -> str:
-    """The sentence on a file in another encoding, with the command that converts it."""
+    """The error message for a file in another encoding, with the command that converts it."""
     if encoding is None:
-        return f"{name} is not UTF-8 text, nor in any encoding that heedful recognises; convert it to UTF-8"
+        return f"{name} is not UTF-8 text, nor in any encoding heedful recognises; convert it to UTF-8"
     convert = f"iconv -f {encoding} -t UTF-8"
     quoted, plain = shlex.quote(name), name.removesuffix(".gz")
     command = f"{convert} {quoted}" if plain == name else f"gzip -dc {quoted} | {convert}"
@@ -102,13 +102,13 @@ def other_encoding(name: str, encoding: str | None) -> str:
 
 
 def guess_encoding(sample: bytes) -> str | None:
-    """The likeliest encoding of text that is not UTF-8, by the name that iconv knows; None when nothing fits."""
+    """The most probable encoding of text that is not UTF-8, by its iconv name; None if nothing fits."""
     from charset_normalizer import from_bytes
 
     best = from_bytes(sample, cp_exclusion=["utf_7"]).best()
     if best is None:
         return None
-    # The code pages of Western and Central Europe differ in letters alone: those of the West are far more common.
+    # The code pages of Western and Central Europe differ only in some letters; the Western one is far more common.
     letters = {c for c in sample.decode("cp1252", "replace") if not c.isascii()}
     if letters <= WESTERN or "cp1252" in best.could_be_from_charset:
         return "CP1252"
@@ -121,7 +121,7 @@ def _zip_content(head: bytes) -> str:
     """What a ZIP archive with these first bytes is."""
     try:
         names = zipfile.ZipFile(io.BytesIO(head)).namelist()
-    except (zipfile.BadZipFile, ValueError, EOFError):  # a part of a larger one: the names also stand before each file
+    except (zipfile.BadZipFile, ValueError, EOFError):  # a truncated archive: each file is preceded by its name, too
         names = [found.decode("utf-8", "replace") for found in re.findall(rb"PK\x03\x04.{26}([\w./\[\]-]{4,})", head, re.DOTALL)]
     for inside, what in OFFICE.items():
         if any(name.startswith(inside) for name in names):

@@ -1,4 +1,4 @@
-"""Labelled examples of any job: read from files or made on the spot, some held out, the others tokenised into a store."""
+"""Labelled examples for any job: read from files or generated, some held out, the others tokenised into a token store."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 from heedful.data.drops import Drops
 from heedful.data.prepare import Reporter, prepare_once
-from heedful.data.splits import hash_of
-from heedful.data.store import Rows, write_rows
+from heedful.data.splits import SPLIT_NAMES, hash_of
+from heedful.data.token_store import Rows, write_rows
 from heedful.errors import HeedfulError, UsageError
 
-SPLITS = ("train", "valid", "test")
 Reader = Callable[[Path, Drops], Iterator[Any]]
 Maker = Callable[[Path, int], dict[str, Path]]
 
@@ -31,13 +30,13 @@ def prepare_examples(
     write: Callable[[list[Any], Path], dict[str, Any]],
     check: Callable[[list[Any], str], None] = lambda examples, path: None,
 ) -> None:
-    """Make `folder` hold the examples of these settings, unless it already does.
+    """Prepare the examples of these settings in `folder`, unless they are already there.
 
-    `read` reads a user's file, `generate` writes the default ones. `text_of` is what may not stand on both sides of the
-    split. `check` may refuse the training examples of a file. `write` puts them into a folder and returns what the manifest
-    must know.
+    `read` reads a user's file, and `generate` writes the default files. Examples with equal `text_of` are never on both
+    sides of the split. `check` may reject the training examples of a file. `write` stores the training examples in a folder
+    and returns facts for the manifest.
     """
-    named = {split: getattr(data, split) for split in SPLITS}
+    named = {split: getattr(data, split) for split in SPLIT_NAMES}
     if not data.generate and not data.train:
         raise UsageError("no training examples: give data.train=FILE")
     paths = [Path(path) for path in named.values() if path]
@@ -65,7 +64,10 @@ def prepare_examples(
 
 
 def hold_out(examples: list[Any], text_of: Callable[[Any], str], wanted: int) -> tuple[list[Any], list[Any]]:
-    """(training, held-out): those whose texts have the smallest hashes, at most a tenth; a repeated text is on one side."""
+    """(training, held-out): those whose texts have the smallest hashes are held out, at most a tenth.
+
+    A text that occurs several times is always on one side.
+    """
     wanted = max(1, min(wanted, len(examples) // 10))
     hashes = [hash_of(text_of(example)) for example in examples]
     limit = sorted(hashes)[wanted - 1]
@@ -83,7 +85,7 @@ def held_examples(folder: Path, split: str) -> list[Any]:
 
 
 def write_in_groups(folder: Path, rows: Iterator[Rows], size: int = 4096) -> int:
-    """Write rows of ids one by one; returns how many."""
+    """Write an iterator of rows of ids; returns how many there were."""
 
     def groups() -> Iterator[list[Rows]]:
         group: list[Rows] = []

@@ -1,4 +1,4 @@
-"""Rows of ids framed by begin and end, [CLS] and [SEP], padded into tensors that travel together."""
+"""Collation: rows of ids framed by begin and end tokens ([CLS] and [SEP]) and padded into the tensors of a batch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from heedful.text import Tokenizer
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Tensors that travel together; a subclass names them."""
+    """The tensors of a batch; subclasses name them."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on another device."""
+        """The same batch on another device."""
         return type(self)(*(getattr(self, name).to(device, non_blocking=True) for name in self.__dataclass_fields__))
 
     def twice(self) -> Self:
-        """Every example two times: all of them, then all of them again."""
+        """The batch concatenated with itself."""
         return type(self)(*(torch.cat([getattr(self, name)] * 2) for name in self.__dataclass_fields__))
 
     def pieces(self, positions: int) -> list[Self]:
-        """The examples a few at a time, of about so many positions; whole if the first tensor is not (B, L)."""
+        """The batch split into smaller ones of about `positions` positions; whole if the first tensor is not (B, L)."""
         tensors = [getattr(self, name) for name in self.__dataclass_fields__]
         if tensors[0].dim() != 2:
             return [self]
@@ -37,18 +37,18 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
-    """Pairs as padded tensors: source (B, L) with its mask, target input and output (B, T), and how many are real."""
+    """Pairs as padded tensors: source (B, L) and target input and output (B, T), with masks that are False at padding."""
 
     source: Tensor
     source_mask: Tensor
-    target_in: Tensor  # begin, then the target
-    target_out: Tensor  # the target, then end
+    target_in: Tensor  # the begin token, then the target
+    target_out: Tensor  # the target, then the end token
     target_mask: Tensor
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The ids that frame a sequence, of each side."""
+    """The ids of the special tokens that frame a source and a target."""
 
     source_pad: int
     source_eos: int
@@ -63,7 +63,7 @@ def special_ids(source: Tokenizer, target: Tokenizer) -> SpecialIds:
 
 
 def frame(rows: list[NDArray[np.uint32]], pad: int, before: int | None, after: int | None) -> tuple[Tensor, Tensor]:
-    """Rows of ids, framed and padded: (B, L) ids and (B, L) mask."""
+    """Rows of ids with `before` and `after` added and padded: (B, L) ids and their (B, L) mask."""
     extra = (before is not None) + (after is not None)
     ids = np.full((len(rows), max(len(row) for row in rows) + extra), pad, dtype=np.int64)
     lengths = np.fromiter((len(row) + extra for row in rows), dtype=np.int64, count=len(rows))
@@ -86,5 +86,5 @@ def collate(sources: list[NDArray[np.uint32]], targets: list[NDArray[np.uint32]]
 
 
 def segments_of(length: int, firsts: Sequence[int]) -> Tensor:
-    """(B, length): 0 over [CLS] A [SEP], 1 behind it, where A has so many tokens."""
+    """(B, length) segment ids: 0 for [CLS] A [SEP], 1 after it, where `firsts` gives the number of tokens of each A."""
     return (torch.arange(length) >= torch.tensor(firsts)[:, None] + 2).long()

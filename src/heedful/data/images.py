@@ -1,6 +1,6 @@
-"""Images with a class each: from a folder, or scikit-learn's digits; and what is done to them while training.
+"""Labelled images, from a folder or scikit-learn's digits, and their augmentation in training.
 
-Shapes: N images, B batch, C channels (3 is colour, 1 is grey), H height, W width.
+Shapes: N images, B batch, C channels (3 for colour, 1 for grey), H height, W width.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.data.drops import Drops
-from heedful.data.splits import hash_of
+from heedful.data.splits import pick_split
 from heedful.errors import HeedfulError
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-SPLITS = {"test": (0, 15), "valid": (15, 25), "train": (25, 100)}  # per cent of the digits
-EXACT = 64  # pixels along a side of the largest image that a page shows pixel by pixel
+DIGIT_SPLIT_PERCENTAGES = {"test": 15, "valid": 10, "train": 75}
+EXACT = 64  # pixels along a side: web pages show images up to this size losslessly
 INSTALL = "pip install 'heedful[vision]'"
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images (N, C, H, W) of bytes, the number of each one's class (N,), and the names of the classes."""
+    """Images (N, C, H, W) of bytes, the class of each (N,), and the names of the classes."""
 
     images: Pixels
     labels: np.ndarray[Any, np.dtype[np.int64]]
@@ -47,7 +47,7 @@ class LabelledImages:
 
 
 def require_pillow() -> None:
-    """An error in words when Pillow, which only images need, is not installed."""
+    """Raise an error when Pillow, which only images need, is not installed."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -55,11 +55,11 @@ def require_pillow() -> None:
 
 
 def fit_image(image: Image.Image, size: int, channels: int = 3) -> Pixels:
-    """Upright, its shorter side brought to `size`, the middle cut out, in colour or grey: (channels, size, size)."""
+    """An image turned upright, scaled so that its shorter side is `size`, and centre-cropped: (channels, size, size)."""
     from PIL import Image, ImageOps
 
-    image = ImageOps.exif_transpose(image)  # cameras store how they were held
-    if image.mode.startswith("I;16"):  # Pillow would cut off all that is brighter than a 256th
+    image = ImageOps.exif_transpose(image)  # cameras store their orientation
+    if image.mode.startswith("I;16"):  # Pillow would clip every value above 255 instead of scaling
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -70,7 +70,7 @@ def fit_image(image: Image.Image, size: int, channels: int = 3) -> Pixels:
 
 
 def read_image(path: Path, size: int, channels: int = 3) -> Pixels:
-    """An image file of any format that Pillow knows, as `fit_image` makes it."""
+    """Read an image file of any format Pillow knows, through `fit_image`."""
     require_pillow()
     from PIL import Image
 
@@ -86,18 +86,18 @@ def read_image(path: Path, size: int, channels: int = 3) -> Pixels:
 def read_folder(
     folder: Path, size: int, channels: int = 3, classes: Sequence[str] | None = None, drops: Drops | None = None
 ) -> LabelledImages:
-    """The images of a folder with a sub-folder for each class; a file that is no image is counted in `drops`.
+    """The images of a folder with one sub-folder per class; a file that is not an image is counted in `drops`.
 
-    The classes are the sub-folders' names in order. A folder of held-out images takes the `classes` of the training
-    images, and may lack some of them.
+    The classes are the sub-folders' names in order. A folder of held-out images uses the `classes` of the training images
+    and need not have all of them.
     """
-    require_pillow()  # its absence is not the fault of every file
+    require_pillow()  # otherwise its absence would count every file as unreadable
     drops = Drops() if drops is None else drops
     if not folder.is_dir():
         raise HeedfulError(f"there is no folder {folder}")
     found = sorted(inner.name for inner in folder.iterdir() if inner.is_dir() and not inner.name.startswith("."))
     if not found:
-        raise HeedfulError(f"{folder} has no sub-folders; images need a sub-folder for each class, named after it")
+        raise HeedfulError(f"{folder} has no sub-folders; images need one sub-folder per class, named after the class")
     broken = next((name for name in found if not is_text(name)), None)
     if broken is not None:
         raise HeedfulError(f"the folder {os.fsencode(folder / broken)!r} has a name that is not UTF-8; rename it")
@@ -139,28 +139,28 @@ def shown_name(path: Path) -> str:
 
 
 def read_digits() -> dict[str, LabelledImages]:
-    """scikit-learn's 1,797 handwritten digits, grey and 8×8, split for good by a hash of the image itself."""
+    """scikit-learn's 1,797 handwritten digits, grey and 8×8, split by a hash of the image itself."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise HeedfulError(f"the digits come with scikit-learn; install it with: {INSTALL}") from error
     bunch = load_digits()
-    images = (bunch.images * (255 / 16)).round().astype(np.uint8)[:, None]  # (N, 1, 8, 8); they come as 0 … 16
-    buckets = np.array([hash_of(image.tobytes().hex()) % 100 for image in images])
+    images = (bunch.images * (255 / 16)).round().astype(np.uint8)[:, None]  # (N, 1, 8, 8); values are 0 … 16
+    split_of_image = np.array([pick_split(image.tobytes().hex(), DIGIT_SPLIT_PERCENTAGES) for image in images])
     splits = {}
-    for split, (low, high) in SPLITS.items():
-        chosen = (buckets >= low) & (buckets < high)
+    for split in DIGIT_SPLIT_PERCENTAGES:
+        chosen = split_of_image == split
         splits[split] = LabelledImages(images[chosen], bunch.target[chosen].astype(np.int64), [str(n) for n in range(10)])
     return splits
 
 
 def to_floats(images: Pixels) -> Tensor:
-    """Bytes → a tensor of the same shape between −1 and 1, as a ViT reads images."""
+    """Bytes → a float tensor of the same shape in [−1, 1], the input of a ViT."""
     return torch.from_numpy(images).float() / 127.5 - 1.0
 
 
 def data_uri(image: Pixels, longest: int) -> str:
-    """An image (C, H, W) for a web page: a small one exactly, as PNG; a larger one as JPEG, at most `longest` pixels wide."""
+    """An image (C, H, W) for a web page: a small one as PNG, a larger one as JPEG of at most `longest` pixels per side."""
     require_pillow()
     from PIL import Image
 
@@ -172,7 +172,7 @@ def data_uri(image: Pixels, longest: int) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
-# Augmentation: a model without inductive bias is shown what does not change a class
+# Augmentation: a ViT has little inductive bias (ViT paper, Section 3.1), so it must see which changes keep the class.
 
 
 def flip(images: Tensor, p: float, generator: torch.Generator) -> Tensor:
@@ -193,9 +193,9 @@ def crop(images: Tensor, pixels: int, generator: torch.Generator) -> Tensor:
 
 
 def mixup(images: Tensor, labels: Tensor, classes: int, alpha: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """λ of each image (B, C, H, W) with 1 − λ of another one, λ drawn from Beta(α, α) for the batch.
+    """λ of each image (B, C, H, W) with 1 − λ of another one, one λ per batch sampled from Beta(α, α).
 
-    labels (B,) are mixed alike: targets (B, classes) with the two classes' shares.
+    labels (B,) are mixed in the same way into targets (B, classes).
     """
     order = torch.randperm(images.size(0), generator=generator).to(images.device)
     # PyTorch's Beta distribution takes no generator, so NumPy's gets its seed from this one.

@@ -1,4 +1,4 @@
-"""Texts with a label each, from CSV, TSV or JSONL: the examples of text classification."""
+"""Labelled texts from CSV, TSV or JSONL: the examples for text classification."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from heedful.data.drops import Drops, at_least_one, reason_to_drop, whole_text
 from heedful.data.lines import read_json_rows, read_lines
 from heedful.errors import HeedfulError
 
-TEXT_NAMES = ("text", "sentence")  # of a column; GLUE calls it the second
+TEXT_NAMES = ("text", "sentence")  # of the text column; GLUE uses "sentence"
 
 
 def read_labelled(path: Path, drops: Drops) -> Iterator[tuple[str, str]]:
     """Every usable (text, label), in order; the others are counted in `drops`.
 
-    A CSV is quoted as spreadsheets do, and a text may go over several lines. In a TSV quotation marks are ordinary
-    characters and a line is an example. Both have two columns, text and label, or a first line that says which columns
-    these are. JSONL has objects with "text" and "label", which may be a number.
+    A CSV is quoted as spreadsheets do it, and a text may span several lines. In a TSV, quotation marks are ordinary
+    characters and every line is an example. Both have two columns, text and label, or a header line that names these
+    columns. JSONL has objects with "text" and "label"; the label may be a number.
     """
     suffixes = {suffix.lower() for suffix in path.suffixes}
     if {".jsonl", ".json"} & suffixes:
@@ -65,7 +65,7 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _table_rows(rows: Iterator[tuple[int, list[str]]], path: Path, drops: Drops) -> Iterator[tuple[str, str, str]]:
-    """Text and label of each row, by the names in the first one if it has them."""
+    """(where, text, label) of each row, by the column names in a header line if there is one."""
     columns, text, label = 2, 0, 1
     for index, (number, cells) in enumerate(rows):
         where = f"{path.name} line {number}"

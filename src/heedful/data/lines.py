@@ -1,4 +1,4 @@
-"""The lines of text files, plain or gzip, and the JSON in them; trouble with a file becomes one sentence."""
+"""Lines of text files, plain or gzip, and the JSON in them; problems with a file become one-sentence errors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from heedful.data.encodings import (
 from heedful.errors import HeedfulError
 from heedful.runtime.files import os_error_sentence
 
-HEAD = 1 << 16  # bytes by which a file is recognised
-LONGEST_LINE = 1 << 28  # bytes; a file without line ends would fill the memory
+HEAD = 1 << 16  # bytes read to recognise the format of a file
+LONGEST_LINE = 1 << 28  # bytes; a file without line ends would fill memory
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """A file's bytes, unpacked when it is gzip."""
+    """Open a file for reading bytes, decompressed if it is gzip."""
     try:
         with open(path, "rb", buffering=0) as file, io.BufferedReader(file, HEAD) as raw:
-            zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot be wound back
+            zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # peek, because a pipe cannot seek back
             yield io.BufferedReader(gzip.GzipFile(fileobj=raw), HEAD) if zipped else raw
     except (FileNotFoundError, NotADirectoryError) as error:
         raise HeedfulError(f"there is no file {path}") from error
@@ -46,7 +46,7 @@ def open_text(path: Path) -> Iterator[io.BufferedReader[Any]]:
 
 
 def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of an open file, their ends included."""
+    """The lines of an open file, with their line ends."""
     while line := file.readline(LONGEST_LINE):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise HeedfulError(f"{name} has a line of more than {LONGEST_LINE >> 20} MB; is it text, with line ends?")
@@ -56,8 +56,8 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 def read_lines(path: Path, markup: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; Windows line ends and a byte-order mark are removed.
 
-    Files that are no plain text are refused by name: other encodings, documents, archives and, unless it is asked for,
-    `markup` such as XML.
+    Files that are not plain text raise an error that says what they are: other encodings, documents, archives and, unless
+    `markup` is True, XML and the like.
     """
     with open_text(path) as file:
         head = file.peek(HEAD)[:HEAD]
@@ -81,12 +81,12 @@ def read_lines(path: Path, markup: bool = False) -> Iterator[str]:
                     ) from error
                 raise HeedfulError(
                     f"{path} line {number} is not valid UTF-8 (byte {error.start + 1} is 0x{error.object[error.start]:02x}); "
-                    "mend or remove that line"
+                    "fix or remove that line"
                 ) from error
 
 
 def read_json_rows(path: Path, drops: Drops) -> Iterator[tuple[str, Any]]:
-    """What each line of a JSONL file holds, with where it stands."""
+    """(where, value) of each line of a JSONL file."""
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path.name} line {number}"
         if not line.strip():

@@ -1,4 +1,4 @@
-"""Parallel text: two aligned files, one TSV or one JSONL of pairs, plain or gzip."""
+"""Parallel text: two aligned files, or one TSV or JSONL file of pairs, plain or gzip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pair = tuple[str, str]
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[tuple[str, Pair]]:
-    """Pairs of two files, line by line, each with where it stands."""
+    """(where, pair) of two files aligned line by line."""
     sources, targets = read_lines(source), read_lines(target)
     for number, (left, right) in enumerate(zip_longest(sources, targets), 1):
         if left is None or right is None:
@@ -28,7 +28,7 @@ def read_aligned(source: Path, target: Path) -> Iterator[tuple[str, Pair]]:
 
 
 def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
-    """Pairs of a TSV: source, tab, target."""
+    """(where, pair) of a TSV: source, tab, target."""
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path.name} line {number}"
         columns = line.split("\t")
@@ -39,7 +39,7 @@ def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
 
 
 def read_json_lines(path: Path, drops: Drops, keys: Pair = ("source", "target")) -> Iterator[tuple[str, Pair]]:
-    """Pairs of a JSONL file: one object per line with the strings "source" and "target", or those of other `keys`."""
+    """(where, pair) of a JSONL file: one object per line with the strings "source" and "target", or other `keys`."""
     for where, row in read_json_rows(path, drops):
         pair = (row.get(keys[0]), row.get(keys[1])) if isinstance(row, dict) else (None, None)
         if not isinstance(pair[0], str) or not isinstance(pair[1], str):
@@ -50,7 +50,7 @@ def read_json_lines(path: Path, drops: Drops, keys: Pair = ("source", "target"))
 
 @dataclass(frozen=True)
 class ParallelFiles:
-    """Where a parallel corpus is: two aligned files, or one file of pairs."""
+    """The files of a parallel corpus: two aligned files, or one file of pairs."""
 
     source: Path
     target: Path | None = None  # None: `source` is a TSV or JSONL of pairs

@@ -1,4 +1,4 @@
-"""From the user's files to tokenizers, a token store and held-out examples: done once, reused while nothing changed."""
+"""Turns the user's files into tokenizers, a token store and held-out examples: done once, reused until something changes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, Protocol
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair, ParallelFiles
-from heedful.data.store import ParallelStore, encode_pairs, write_store
+from heedful.data.token_store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
 from heedful.runtime.files import os_error_sentence, sync
 from heedful.text import Tokenizer
 
-VERSION = 2  # of what is written here; another version is made anew
-GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: as many as asked for
+VERSION = 2  # of the prepared files; data of another version is prepared again
+GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
 
 
 class Reporter(Protocol):
-    """Someone who is told how the work goes."""
+    """Receives progress messages."""
 
     def say(self, text: str) -> None: ...
 
@@ -34,7 +34,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything training needs of a corpus."""
+    """Everything that training needs from a corpus."""
 
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
@@ -44,7 +44,7 @@ class Prepared:
 
 
 def files_of(data: Any, side: str = "") -> ParallelFiles | None:
-    """The training ("") or "valid_" or "test_" files that a recipe's data section names."""
+    """The training (""), "valid_" or "test_" files named in a recipe's data section."""
     source, target = getattr(data, f"{side}source"), getattr(data, f"{side}target")
     return ParallelFiles(Path(source), Path(target) if target else None) if source else None
 
@@ -52,9 +52,9 @@ def files_of(data: Any, side: str = "") -> ParallelFiles | None:
 def prepare_once(
     settings: dict[str, Any], paths: Sequence[Path], folder: Path, reporter: Reporter, make: Callable[[Path], dict[str, Any]]
 ) -> None:
-    """Make `folder` hold what `make` writes for these settings and input files, unless it already does.
+    """Call `make` to fill `folder` for these settings and input files, unless that has been done already.
 
-    `make` fills a temporary folder and returns facts for the manifest, `summary` among them: what the data is.
+    `make` fills a temporary folder and returns facts for the manifest, among them `summary`, a description of the data.
     """
     settings = {"version": VERSION, **settings}
     manifest_path = folder / "manifest.json"
@@ -64,7 +64,7 @@ def prepare_once(
         known = old["inputs"]
         changed = [path for path, entry in inputs.items() if path in known and entry["hash"] != known[path]["hash"]]
         if changed:
-            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give another --run to train on the new data")
+            raise HeedfulError(f"{', '.join(changed)} changed since this run began; give a new --run to train on the new data")
         reporter.say(f"data: {old['summary']}, as prepared before")
         return
     temporary = folder.with_name(folder.name + ".tmp")
@@ -93,10 +93,9 @@ def prepare(
     ready: tuple[Tokenizer, Tokenizer] | None = None,
     ready_files: Sequence[Path] = (),
 ) -> None:
-    """Make `folder` hold the prepared parallel corpus of these settings, unless it already does.
+    """Prepare the parallel corpus of these settings in `folder`, unless it is already there.
 
-    `ready` tokenizers, those of a pre-trained model, take the place of the ones the settings describe; they were read
-    from `ready_files`.
+    `ready` are the tokenizers of a pre-trained model, read from `ready_files`; they replace those the settings describe.
     """
     named = {side: files_of(data, side) for side in ("", "valid_", "test_")}
     if not data.generate and named[""] is None:
@@ -121,9 +120,9 @@ def write_pairs(
     cut: bool = False,
     ready: tuple[Tokenizer, Tokenizer] | None = None,
 ) -> dict[str, Any]:
-    """Tokenizers, token store and held-out pairs of a parallel corpus: "" (training), "valid_" and "test_" files.
+    """Write tokenizers, token store and held-out pairs of a parallel corpus: "" (training), "valid_" and "test_" files.
 
-    A pair that is too long is dropped, or its source is `cut`.
+    A pair that is too long is dropped, or its source truncated if `cut`.
     """
     training = named[""]
     held_out: list[Pair] = []
@@ -164,11 +163,11 @@ def write_pairs(
     for split in ("valid", "test"):
         files = named[f"{split}_"]
         pairs = list(files.read(valid_drops)) if files else (list(dict.fromkeys(held_out)) if split == "valid" else [])
-        # One enormous line would take all memory at the first validation.
+        # One enormous line would fill memory at the first validation.
         fitting = encode_pairs(pairs, source_tokenizer, target_tokenizer, data.max_length, valid_drops, cut)
         pairs = [pair for pair, _, _ in fitting]
         if not pairs and (files or split == "valid"):
-            origin = " and ".join(map(str, files.paths)) if files else "what was held out"
+            origin = " and ".join(map(str, files.paths)) if files else "the held-out pairs"
             raise HeedfulError(f"no usable pair in {origin}: {valid_drops.describe()}")
         (temporary / f"{split}.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
         counts[split] = len(pairs)
@@ -187,7 +186,7 @@ def write_pairs(
 
 
 def load_prepared(folder: Path) -> Prepared:
-    """What `prepare` left in a folder."""
+    """Load what `prepare` wrote to a folder."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     source = Tokenizer.load(folder / "tokenizer.json", manifest["roles"])
     other = folder / "target_tokenizer.json"
@@ -200,7 +199,7 @@ def load_prepared(folder: Path) -> Prepared:
 
 
 def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
-    """Size, time and content hash of a file; an unchanged size and time spares reading it again."""
+    """Size, modification time and content hash of a file; if size and time are unchanged, the known hash is reused."""
     try:
         stat = path.stat()
         if path.is_fifo():
@@ -209,7 +208,7 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
         if known and path.is_file() and {key: known[key] for key in entry} == entry:
             return known
         digest = hashlib.blake2b(digest_size=16)
-        if path.is_dir():  # of images: the names, sizes and times of the files in it stand for their content
+        if path.is_dir():  # of images: hash names, sizes and times of its files instead of their content
             for file_path in sorted(found for found in path.rglob("*") if found.is_file()):
                 inner = file_path.stat()
                 digest.update(os.fsencode(file_path.relative_to(path)) + f" {inner.st_size} {inner.st_mtime_ns}\n".encode())
@@ -227,7 +226,7 @@ def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _generate(data: Any, seed: int, folder: Path, reporter: Reporter) -> dict[str, ParallelFiles | None]:
-    """Write the generated corpus as TSV files, for `prepare` to read and people to look at."""
+    """Write the generated corpus as TSV files, which `prepare` then reads and people can inspect."""
     files: dict[str, ParallelFiles | None] = {}
     for split, fixed in GENERATED.items():
         count = data.pairs if fixed is None else fixed
@@ -243,14 +242,14 @@ def _generate(data: Any, seed: int, folder: Path, reporter: Reporter) -> dict[st
 
 
 def _pair_hash(pair: Pair) -> int:
-    """By the source alone: a repeated source, whatever its translation, falls on one side of the split."""
+    """A hash of the source alone, so that a repeated source is on one side of the split whatever its translations."""
     return int.from_bytes(hashlib.blake2b(pair[0].strip().encode(), digest_size=8).digest(), "big")
 
 
 def _held_out_limit(training: ParallelFiles, wanted: int, reporter: Reporter) -> tuple[int, int]:
-    """The hash up to which pairs are held out, so that about `wanted` are (a tenth at most), and the number of pairs."""
-    smallest: list[int] = []  # of the distinct hashes, negated: a heap of the `wanted` smallest, or of two
-    pairs: dict[int, int] = {}  # with each hash in the heap; complete, since a hash that left never comes back
+    """(limit, pairs): pairs whose hash is at most `limit` are held out, about `wanted` of them and at most a tenth."""
+    smallest: list[int] = []  # a max-heap (negated) of the `wanted` smallest distinct hashes, and at least two
+    pairs: dict[int, int] = {}  # hash in the heap → how many pairs have it
     count = 0
     tick = reporter.track("checking the text", None)
     for pair in training.read(Drops()):
@@ -279,7 +278,7 @@ def _held_out_limit(training: ParallelFiles, wanted: int, reporter: Reporter) ->
 def _tokenizers(
     data: Any, settings: Any, training: ParallelFiles, is_held_out: Callable[[Pair], bool], count: int, reporter: Reporter
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Trained on the training pairs, or read from a file."""
+    """Source and target tokenizer: trained on the training pairs, or read from a file."""
     if settings.file:
         ready = Tokenizer.load(settings.file)
         return ready, ready

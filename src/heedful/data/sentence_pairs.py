@@ -1,4 +1,4 @@
-"""Pairs of texts for BERT's next-sentence prediction: half of them really follow each other."""
+"""Pairs of texts for BERT's next-sentence prediction: in half of them, the second follows the first (BERT, Section 3.1)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from heedful.text import Tokenizer
 
-SentencePair = tuple[list[int], list[int], bool]  # ids of two texts, and whether the second really follows the first
+SentencePair = tuple[list[int], list[int], bool]  # ids of two texts, and whether the second follows the first
 
 
 def chunks_of(document: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list[list[int]]:
-    """A document's sentences joined into chunks, two of which fit into one row with its three special tokens."""
+    """A document's sentences packed into chunks so short that two fit into one row with its three special tokens."""
     room = (max_length - 3) // 2
     chunks: list[list[int]] = []
     for ids in tokenizer.encode_batch(document):
@@ -23,7 +23,7 @@ def chunks_of(document: Sequence[str], tokenizer: Tokenizer, max_length: int) ->
 
 
 def pairs_of(chunks: Sequence[tuple[int, list[int]]]) -> list[SentencePair]:
-    """Chunks (document, ids) as pairs, in turn with the next one and with one from the other half of the text."""
+    """Pair the chunks (document, ids) alternately with the next one and with one from the other half of the corpus."""
     pairs: list[SentencePair] = []
     for index, (document, chunk) in enumerate(chunks):
         far_document, far = chunks[(index + len(chunks) // 2) % len(chunks)]

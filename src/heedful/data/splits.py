@@ -1,4 +1,4 @@
-"""Splits of the corpora made here: what belongs together stays on one side for good, and each side is a file."""
+"""Train, validation and test splits of the built-in corpora: related examples always share a split; one file per split."""
 
 from __future__ import annotations
 
@@ -8,19 +8,34 @@ from pathlib import Path
 
 from heedful.runtime.files import write_text
 
+SPLIT_NAMES = ("train", "valid", "test")
+
 
 def hash_of(key: str) -> int:
-    """A number of 64 bits that depends on the key alone, on every machine and in every run."""
+    """A 64-bit hash that depends on the key alone, on every machine and in every run."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
 
 
-def families(parts: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """The names of `parts` in groups: two names that have a part in common, straight or through others, are together."""
+def pick_split(key: str, percentages: Mapping[str, int]) -> str:
+    """The split that a key always belongs to, by the bucket (0 … 99) its hash falls into.
+
+    `percentages` maps each split to its percentage of all keys; they must sum to 100, and their order assigns the buckets.
+    """
+    bucket, below = hash_of(key) % 100, 0
+    for split, percentage in percentages.items():
+        below += percentage
+        if bucket < below:
+            return split
+    raise ValueError(f"the percentages {dict(percentages)} do not sum to 100")
+
+
+def connected_groups(parts: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """The names of `parts` in groups: names that share a part, directly or through other names, are in one group."""
     parent = {name: name for name in parts}
 
     def head(name: str) -> str:
         while parent[name] != name:
-            parent[name] = parent[parent[name]]  # shortens the way for the next one
+            parent[name] = parent[parent[name]]  # path compression
             name = parent[name]
         return name
 

@@ -1,4 +1,4 @@
-"""Questions on passages with their answers, from the JSON of SQuAD v1.1."""
+"""Questions on passages with their answers, from SQuAD v1.1 JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from heedful.errors import HeedfulError
 
 @dataclass(frozen=True)
 class Question:
-    """A question on a passage and every answer people gave: the text and the character it begins at."""
+    """A question on a passage and its reference answers: the text and the character it begins at."""
 
     id: str
     question: str
@@ -26,18 +26,18 @@ class Question:
 def read_squad(path: Path, drops: Drops) -> Iterator[Question]:
     """Every usable question, in order; the others are counted in `drops`.
 
-    An answer that does not stand where it says is put right when it stands in the passage just once; otherwise its
-    question is dropped. So is a question without an answer, which SQuAD 2.0 has.
+    A wrong answer_start is corrected when the answer occurs exactly once in the passage; otherwise the question is
+    dropped. Questions without an answer, as in SQuAD 2.0, are dropped too.
     """
     try:
         content = json.loads("\n".join(read_lines(path)))
     except json.JSONDecodeError as error:
         raise HeedfulError(f"{path} line {error.lineno} is not JSON: {error.msg}") from error
     except RecursionError as error:
-        raise HeedfulError(f"{path} is not JSON that can be read: it is nested too deeply") from error
+        raise HeedfulError(f"{path} cannot be read as JSON: it is nested too deeply") from error
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
-        raise HeedfulError(f'{path} is not in the format of SQuAD v1.1: it needs an object with a list "data"')
+        raise HeedfulError(f'{path} is not in SQuAD v1.1 format: it must be an object with a list "data"')
     yield from at_least_one(_questions(articles, path.name, drops), "question", path, drops)
 
 
@@ -60,7 +60,7 @@ def _list(holder: Any, key: str, where: str, drops: Drops) -> list[Any]:
 
 
 def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | None:
-    """The question in an entry of "qas", or None and a drop."""
+    """The question in an entry of "qas"; an unusable one is counted in `drops` and gives None."""
     entry = entry if isinstance(entry, dict) else {}
     name, question, given = entry.get("id"), entry.get("question"), entry.get("answers")
     if not isinstance(name, (str, int)) or not isinstance(question, str) or not isinstance(context, str):
@@ -78,12 +78,12 @@ def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | 
                 whole_text(context),
                 tuple((whole_text(text), at) for text, at in filter(None, answers)),
             )
-        drops.add("with an answer that is not in the passage once", where)
+        drops.add("with an answer that does not occur exactly once in the passage", where)
     return None
 
 
 def _answer(answer: Any, context: str) -> tuple[str, int] | None:
-    """(text, begin) such that the text stands there, or None."""
+    """(text, begin) of an answer at its place in the passage, or None."""
     text, begin = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
     if not isinstance(text, str) or not text.strip():
         return None

@@ -1,4 +1,4 @@
-"""Sentences of tagged words as the rows a model reads."""
+"""Sentences of tagged words as model inputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ TaggedSentence = tuple[list[str], list[str]]  # words and their tags
 
 
 def pieces_of(words: Sequence[str], tokenizer: Tokenizer, room: int) -> list[tuple[int, list[int], list[int | None]]]:
-    """A sentence in pieces of at most `room` tokens: the first word of each, its ids, and where each word's first token is.
+    """A sentence cut between words into pieces of at most `room` tokens.
 
-    A word of which the tokenizer makes nothing has no first token (None); one longer than the room is cut.
+    Each piece is (index of its first word, ids, position of each word's first token). The position is None for a word the
+    tokenizer maps to no token. A word of more than `room` tokens is truncated.
     """
     ids, word_of = tokenizer.encode_words(words)
     tokens: list[list[int]] = [[] for _ in words]

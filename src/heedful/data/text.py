@@ -1,4 +1,4 @@
-"""Plain text files as they stand, in blocks that may be tokenised one by one."""
+"""Plain text files in blocks that can be tokenised independently."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from heedful.data.lines import read_lines
 
-BLOCK = 1 << 16  # characters, about
+BLOCK = 1 << 16  # approximate characters per block
 
 
 def blocks_of(path: Path) -> Iterator[str]:
-    """A file's text in pieces that a tokenizer may take one by one: no token would span two of them.
+    """A file's text in blocks that can be tokenised one by one, because no token would span two of them.
 
-    A piece ends with a line, and before one that begins with a visible character; a very long line is cut at spaces.
+    A block ends at a line end that is followed by a visible character; a very long line is cut at spaces.
     """
     lines: list[str] = []
     size = 0
@@ -28,7 +28,7 @@ def blocks_of(path: Path) -> Iterator[str]:
 
 
 def _short_lines(path: Path) -> Iterator[str]:
-    """The lines of a file with their ends. One that is longer than a block is cut before a space, or where it must be."""
+    """The lines of a file with their ends. A line longer than a block is cut before a space, or anywhere if it has none."""
     for line in read_lines(path, markup=True):
         start = 0
         while len(line) - start > BLOCK:

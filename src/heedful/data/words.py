@@ -1,21 +1,21 @@
-"""Words of a text in any script, with where they stand."""
+"""Splits text in any script into words with their positions."""
 
 from __future__ import annotations
 
 import unicodedata
 
-# Scripts written without spaces, where a character is a word here, as it is to BERT.
+# Scripts written without spaces: every character counts as a word, as in BERT's tokenizer.
 IDEOGRAPHS = ("CJK UNIFIED", "CJK COMPATIBILITY", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA")
 
 
 def split_words(text: str) -> list[tuple[str, int, int]]:
-    """(word, begin, end) of every word: `text[begin:end]` is the word.
+    """(word, begin, end) of every word, where `text[begin:end]` is the word.
 
-    A word is a run of letters with their combining marks, a run of digits, or any other visible character alone, a
-    Chinese or Japanese one too. Spaces and invisible marks separate words and are in none.
+    A word is a run of letters with their combining marks, a run of digits, or a single other visible character; Chinese
+    and Japanese characters are single words. Spaces and invisible marks separate words and belong to none.
     """
     spans: list[tuple[int, int]] = []
-    previous = ""  # what the word before could go on with
+    previous = ""  # the kind of character that would continue the last word
     for index, character in enumerate(text):
         kind = _kind(character)
         if kind and kind != "alone" and (kind == previous or (kind == "mark" and previous)):
@@ -29,7 +29,7 @@ def split_words(text: str) -> list[tuple[str, int, int]]:
 
 
 def _kind(character: str) -> str:
-    """letter, digit, mark, alone; "" for what separates words."""
+    """letter, digit, mark or alone (a word by itself); "" for characters that separate words."""
     category = unicodedata.category(character)
     if category[0] == "L":
         return "alone" if unicodedata.name(character, "").startswith(IDEOGRAPHS) else "letter"

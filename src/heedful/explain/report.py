@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from heedful.evaluation.names import SHOWN, shown_scores
+from heedful.evaluation.score_names import SHOWN, shown_scores
 from heedful.explain.curves import Chart, line_chart
 from heedful.explain.maps import LONGEST, AttentionMap, attention_maps, drawable
 from heedful.pipelines.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""BERT: bare, for pre-training, for sequences, for tokens and for questions."""
+"""BERT: bare, or with a head for pre-training, sequence classification, token classification or question answering."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError, did_you_mean
-from heedful.interop.links import Link, linear, read_linked, write_linked
-from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
 
-# Their class → our head and task, and the name of the classifier's tensors.
+# Their class → our head, our task, and the prefix of the classifier's tensors.
 ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
     "BertModel": ("none", "embedding", ""),
     "BertForPreTraining": ("pretraining", "bert-pretraining", ""),
@@ -24,19 +24,19 @@ ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
 }
 PREFIX = "bert."
 POOLER, NEXT = "pooler.dense", "cls.seq_relationship"
-# Parts of our pre-training model that theirs may lack. They are zeros then, and zeros are not written again: BertForMaskedLM
-# has neither a pooler nor a judgement of the next sentence. No training leaves zeros behind.
+# Parts of our pre-training model that theirs may lack: BertForMaskedLM has neither a pooler nor next-sentence prediction. On
+# import they are set to zero, and on export a part that is all zeros is left out; training never leaves a part all zeros.
 OPTIONAL = {"pooler": POOLER, "next_sentence": NEXT}
 
 
-def links(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[Link]:
+def weight_map(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[MappedWeight]:
     """Every weight of the encoder and of its head."""
     words = f"{prefix}embeddings.word_embeddings.weight"
     head = "cls.predictions"
     found = [
-        Link("embedding.weight", (words,), copies=(f"{head}.decoder.weight",) if config.head == "pretraining" else ()),
-        Link("embedding.positions.table", (f"{prefix}embeddings.position_embeddings.weight",)),
-        Link("embedding.segments", (f"{prefix}embeddings.token_type_embeddings.weight",)),
+        MappedWeight("embedding.weight", (words,), copies=(f"{head}.decoder.weight",) if config.head == "pretraining" else ()),
+        MappedWeight("embedding.positions.table", (f"{prefix}embeddings.position_embeddings.weight",)),
+        MappedWeight("embedding.segments", (f"{prefix}embeddings.token_type_embeddings.weight",)),
         *linear("embedding.norm", f"{prefix}embeddings.LayerNorm"),
     ]
     for number in range(config.layers):
@@ -53,61 +53,61 @@ def links(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[Lin
     if config.head == "pretraining":
         found += linear("masked_language.dense", f"{head}.transform.dense")
         found += linear("masked_language.norm", f"{head}.transform.LayerNorm")
-        found.append(Link("masked_language.bias", (f"{head}.bias",), copies=(f"{head}.decoder.bias",)))
+        found.append(MappedWeight("masked_language.bias", (f"{head}.bias",), copies=(f"{head}.decoder.bias",)))
         found += linear("next_sentence", NEXT)
     if classifier:
         found += linear("classifier", classifier)
     return found
 
 
-def without(links: list[Link], parts: list[str]) -> list[Link]:
-    """All links but those of these parts of our model."""
-    return [link for link in links if link.ours.split(".")[0] not in parts]
+def without(mapping: list[MappedWeight], parts: list[str]) -> list[MappedWeight]:
+    """The mapping without these parts of our model."""
+    return [mapped for mapped in mapping if mapped.ours.split(".")[0] not in parts]
 
 
-def find_architecture(settings: Settings) -> str:
-    """The class of transformers that the model is of."""
-    name = settings.architecture("BertModel")
+def find_architecture(foreign: ForeignConfig) -> str:
+    """The name of the model's class in transformers."""
+    name = foreign.architecture("BertModel")
     if name not in ARCHITECTURES:
-        raise HeedfulError(
-            f"{settings.origin} describes a {name}, which heedful does not read{did_you_mean(name, ARCHITECTURES)}"
-        )
+        raise HeedfulError(f"{foreign.origin} describes a {name}, which heedful does not read{did_you_mean(name, ARCHITECTURES)}")
     return name
 
 
-def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[BertConfig, dict[str, Tensor]]:
-    """A BERT's settings and tensors → ours. Dropout before a classifier, used in training alone, is that of the layers."""
-    architecture = find_architecture(settings)
+def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[BertConfig, dict[str, Tensor]]:
+    """A BERT's configuration and tensors → ours. We use the layers' dropout before a classifier, too."""
+    architecture = find_architecture(foreign)
     head, _, classifier = ARCHITECTURES[architecture]
-    settings.require(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    foreign.require(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     if architecture == "BertForSequenceClassification":
-        settings.require(problem_type="single_label_classification")
+        foreign.require(problem_type="single_label_classification")
     tensors = {modern(name): tensor for name, tensor in tensors.items() if not name.endswith("embeddings.position_ids")}
-    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # a file of the bare model has none
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # the bare model's tensors have no prefix
     has_pooler = f"{prefix}{POOLER}.weight" in tensors
     config = BertConfig(
-        vocab=settings.integer("vocab_size"),
-        layers=settings.integer("num_hidden_layers"),
-        d_model=settings.integer("hidden_size"),
-        d_ff=settings.integer("intermediate_size"),
-        heads=settings.integer("num_attention_heads"),
-        max_positions=settings.integer("max_position_embeddings"),
-        segments=settings.integer("type_vocab_size", 2),
-        dropout=settings.number("hidden_dropout_prob", 0.1),
-        attention_dropout=settings.number("attention_probs_dropout_prob", 0.1),
-        activation=settings.activation("hidden_act", "gelu"),
-        epsilon=settings.number("layer_norm_eps", 1e-12),
+        vocab=foreign.integer("vocab_size"),
+        layers=foreign.integer("num_hidden_layers"),
+        d_model=foreign.integer("hidden_size"),
+        d_ff=foreign.integer("intermediate_size"),
+        heads=foreign.integer("num_attention_heads"),
+        max_positions=foreign.integer("max_position_embeddings"),
+        segments=foreign.integer("type_vocab_size", 2),
+        dropout=foreign.number("hidden_dropout_prob", 0.1),
+        attention_dropout=foreign.number("attention_probs_dropout_prob", 0.1),
+        activation=foreign.activation("hidden_act", "gelu"),
+        epsilon=foreign.number("layer_norm_eps", 1e-12),
         head=head,
-        classes=len(settings.labels()) if classifier else 0,
+        classes=len(foreign.labels()) if classifier else 0,
         pooling="cls" if head != "none" or has_pooler else "mean",
     )
     if architecture == "BertForQuestionAnswering" and config.classes != 2:
-        raise HeedfulError(f"{settings.origin} names {config.classes} labels; a span has two ends, so questions need 2")
+        raise HeedfulError(
+            f"{foreign.origin} has {config.classes} labels; question answering needs 2, the start and the end of a span"
+        )
     absent = []
     if architecture == "BertForMaskedLM":
         absent += [] if has_pooler else ["pooler"]
         absent += [] if f"{NEXT}.weight" in tensors else ["next_sentence"]
-    weights = read_linked(without(links(config, classifier, prefix), absent), config, tensors, origin)
+    weights = import_weights(without(weight_map(config, classifier, prefix), absent), config, tensors, origin)
     for part in absent:
         rows = config.d_model if part == "pooler" else 2
         weights |= {f"{part}.weight": torch.zeros(rows, config.d_model), f"{part}.bias": torch.zeros(rows)}
@@ -115,7 +115,7 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
 
 
 def check_exportable(config: BertConfig) -> None:
-    """Stop when a BERT of transformers cannot express these settings."""
+    """Raise an error if a BERT of transformers cannot express this configuration."""
     if config.head not in ("none", "token"):
         refuse_settings(config, pooling="cls")
     if config.pooling == "attention":
@@ -123,7 +123,7 @@ def check_exportable(config: BertConfig) -> None:
 
 
 def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a BERT config.json, without the names of the classes, and its tensors."""
+    """Our configuration and weights → a BERT config.json, without the names of the classes, and its tensors."""
     check_exportable(config)
     absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
     architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
@@ -146,9 +146,9 @@ def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str)
         "tie_word_embeddings": True,
     }
     prefix = "" if config.head == "none" else PREFIX
-    return values, write_linked(without(links(config, ARCHITECTURES[architecture][2], prefix), absent), weights)
+    return values, export_weights(without(weight_map(config, ARCHITECTURES[architecture][2], prefix), absent), weights)
 
 
 def modern(name: str) -> str:
-    """The first BERTs call a LayerNorm's weight and bias gamma and beta."""
+    """The current name of a tensor: the original BERT calls a LayerNorm's weight and bias gamma and beta."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -9,26 +9,26 @@ from typing import Any
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.links import Link, linear, read_linked, write_linked
-from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.gpt import GPTConfig
 
 ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")
 PREFIX = "transformer."
-MASKS = re.compile(r"(.*\.)?h\.\d+\.attn\.(bias|masked_bias)")  # old files hold the causal mask of every layer
+MASKS = re.compile(r"(.*\.)?h\.\d+\.attn\.(bias|masked_bias)")  # old files store the causal mask of every layer
 
 
-def links(config: GPTConfig, prefix: str = PREFIX) -> list[Link]:
+def weight_map(config: GPTConfig, prefix: str = PREFIX) -> list[MappedWeight]:
     """Every weight of the language model."""
     embedding, output = f"{prefix}wte.weight", "lm_head.weight"
     if config.tie:
-        found = [Link("output_weight", (embedding,), copies=(output,))]
+        found = [MappedWeight("output_weight", (embedding,), copies=(output,))]
     else:
-        found = [Link("embedding.weight", (embedding,)), Link("output_weight", (output,))]
-    found.append(Link("embedding.positions.table", (f"{prefix}wpe.weight",)))
+        found = [MappedWeight("embedding.weight", (embedding,)), MappedWeight("output_weight", (output,))]
+    found.append(MappedWeight("embedding.positions.table", (f"{prefix}wpe.weight",)))
     for number in range(config.layers):
         ours, theirs = f"encoder.layers.{number}", f"{prefix}h.{number}"
-        # Their linear maps compute x W + b, ours x Wᵀ + b.
+        # Their Conv1D computes x W + b, our Linear x Wᵀ + b.
         found += linear(f"{ours}.self_attention.project_in", f"{theirs}.attn.c_attn", transposed=True)
         found += linear(f"{ours}.self_attention.project_out", f"{theirs}.attn.c_proj", transposed=True)
         found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.mlp.c_fc", transposed=True)
@@ -38,39 +38,39 @@ def links(config: GPTConfig, prefix: str = PREFIX) -> list[Link]:
     return [*found, *linear("encoder.norm", f"{prefix}ln_f")]
 
 
-def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """A GPT-2's settings and tensors → ours. Of their dropouts, used in training alone, we take the residual's."""
-    architecture = settings.architecture(ARCHITECTURES[0])
+def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """A GPT-2's configuration and tensors → ours. We use its residual dropout for the embeddings, too."""
+    architecture = foreign.architecture(ARCHITECTURES[0])
     if architecture not in ARCHITECTURES:
-        raise HeedfulError(f"{settings.origin} describes a {architecture}; of GPT-2 only {' and '.join(ARCHITECTURES)} are read")
-    settings.require(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    width = settings.integer("n_embd")
+        raise HeedfulError(f"{foreign.origin} describes a {architecture}; heedful reads only {' and '.join(ARCHITECTURES)}")
+    foreign.require(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    width = foreign.integer("n_embd")
     config = GPTConfig(
-        vocab=settings.integer("vocab_size"),
-        layers=settings.integer("n_layer"),
+        vocab=foreign.integer("vocab_size"),
+        layers=foreign.integer("n_layer"),
         d_model=width,
-        d_ff=settings.integer("n_inner", 4 * width),
-        heads=settings.integer("n_head"),
-        context=settings.integer("n_positions"),
-        dropout=settings.number("resid_pdrop", 0.1),
-        attention_dropout=settings.number("attn_pdrop", 0.1),
-        activation=settings.activation("activation_function", "gelu_new"),
-        epsilon=settings.number("layer_norm_epsilon", 1e-5),
-        tie=settings.flag("tie_word_embeddings", True),
+        d_ff=foreign.integer("n_inner", 4 * width),
+        heads=foreign.integer("n_head"),
+        context=foreign.integer("n_positions"),
+        dropout=foreign.number("resid_pdrop", 0.1),
+        attention_dropout=foreign.number("attn_pdrop", 0.1),
+        activation=foreign.activation("activation_function", "gelu_new"),
+        epsilon=foreign.number("layer_norm_epsilon", 1e-5),
+        tie=foreign.flag("tie_word_embeddings", True),
     )
     tensors = {name: tensor for name, tensor in tensors.items() if not MASKS.fullmatch(name)}
-    # A file of the bare model, of which the first GPT-2 is one, has no prefix.
+    # The bare model's tensors have no prefix; the original GPT-2 files are of this kind.
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""
-    return config, read_linked(links(config, prefix), config, tensors, origin)
+    return config, import_weights(weight_map(config, prefix), config, tensors, origin)
 
 
 def check_exportable(config: GPTConfig) -> None:
-    """Stop when GPT-2 cannot express these settings."""
+    """Raise an error if GPT-2 cannot express this configuration."""
     refuse_settings(config, norm="pre", positions="learned")
 
 
 def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a GPT-2 config.json and its tensors."""
+    """Our configuration and weights → a GPT-2 config.json and its tensors."""
     check_exportable(config)
     values = {
         "model_type": "gpt2",
@@ -88,4 +88,4 @@ def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[di
         "layer_norm_epsilon": config.epsilon,
         "tie_word_embeddings": config.tie,
     }
-    return values, write_linked(links(config), weights)
+    return values, export_weights(weight_map(config), weights)

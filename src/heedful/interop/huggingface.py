@@ -1,6 +1,6 @@
-"""Whole directories of Hugging Face models, read into model directories of ours and written from them.
+"""Import and export of whole Hugging Face model directories.
 
-Nothing in a directory is executed: weights are read from safetensors alone, never from pickles.
+Nothing in a directory is executed: weights are read only from safetensors, never from pickles.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.interop import bert, gpt2, marian, vit
-from heedful.interop.sentences import is_sentence_encoder, lower_case, read_pooling, write_pooling
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import TARGET, read_json, read_tokenizers, write_tokenizer
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import TARGET, read_foreign_tokenizers, read_json, write_tokenizer
+from heedful.interop.sentence_transformers import is_sentence_encoder, lower_case, read_pooling, write_pooling
 from heedful.jobs.registry import JOBS
 from heedful.models import build_model, kind_of
 from heedful.models.weights import load_weights, named_weights
@@ -28,7 +28,7 @@ from heedful.pipelines.load import load_pipeline
 from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
 from heedful.text import Tokenizer
 
-Reader = Callable[[Settings, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
+Reader = Callable[[ForeignConfig, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
 READERS: dict[str, Reader] = {
     "marian": marian.to_heedful,
     "bert": bert.to_heedful,
@@ -42,46 +42,46 @@ UNSAFE = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "f
 
 
 def import_huggingface(path: Path, out: Path) -> str:
-    """Read a directory of Hugging Face's and write one of ours; a sentence on what was read."""
+    """Convert a Hugging Face directory to one of ours; returns a sentence that describes it."""
     path, out = Path(path), Path(out)
-    if path.is_file():  # its config.json or its weights; neither means anything without what lies beside it
+    if path.is_file():  # config.json or the weights; both need the other files of the directory
         path = path.parent
     refuse_to_overwrite(out)
     if not path.is_dir():
         raise HeedfulError(f"there is no directory {path}{how_to_download(str(path))}")
     values = read_json(path / "config.json")
     if "format" in values and "kind" in values:
-        raise HeedfulError(f"{path} is a model of heedful's already")
+        raise HeedfulError(f"{path} is a heedful model already")
     model_type = str(values.get("model_type"))
     if model_type not in READERS:
         raise HeedfulError(
             f"{path} is a model of type '{model_type[:40]}', which heedful does not read; it reads {', '.join(sorted(READERS))}"
         )
-    settings = Settings(values, str(path / "config.json"))
-    settings.require(quantization_config=None)
-    architecture = settings.architecture(USUAL_CLASS[model_type])
+    foreign = ForeignConfig(values, str(path / "config.json"))
+    foreign.require(quantization_config=None)
+    architecture = foreign.architecture(USUAL_CLASS[model_type])
     tensors, origin = read_tensors(path, architecture)
-    refuse_too_many_layers(settings, len(tensors))
+    refuse_too_many_layers(foreign, len(tensors))
     try:
-        config, weights = READERS[model_type](settings, tensors, origin)
+        config, weights = READERS[model_type](foreign, tensors, origin)
     except UsageError as error:
-        raise HeedfulError(f"{settings.origin} does not describe a model: {error}") from error
+        raise HeedfulError(f"{foreign.origin} does not describe a model: {error}") from error
     check_shapes(config, {name: weight.shape for name, weight in weights.items()}, origin)
     model = build_model(config)
     load_weights(model, weights, origin)
 
-    task, use = find_task(path, settings, config)
+    task, use = find_task(path, foreign, config)
     tokenizers: dict[str, Tokenizer] = {}
     if model_type == "vit":
         images = path / "preprocessor_config.json"
-        vit.refuse_other_pixels(Settings(read_json(images, missing={}), str(images)), config)
+        vit.refuse_other_pixels(ForeignConfig(read_json(images, missing={}), str(images)), config)
         note = (
-            f"an image that is not {config.image_size}×{config.image_size} is cut to a square before it is scaled, where "
-            "transformers squeezes it"
+            f"an image that is not {config.image_size}×{config.image_size} is centre-cropped to a square before it is scaled, "
+            "whereas transformers distorts it"
         )
     else:
         sizes = [getattr(config, name) for name in ("source_vocab", "target_vocab", "vocab") if hasattr(config, name)]
-        tokenizers, note = read_tokenizers(path, model_type, settings, sizes)
+        tokenizers, note = read_foreign_tokenizers(path, model_type, foreign, sizes)
     if task == "embedding":
         lower_case(path, tokenizers["tokenizer"])
     what = f"{architecture} of {sum(weight.numel() for weight in weights.values()):,} parameters"
@@ -98,25 +98,25 @@ def import_huggingface(path: Path, out: Path) -> str:
 
 
 def why_not_exportable(config: Any) -> str:
-    """Why a model of these settings cannot be written for transformers, or an empty string."""
-    families: dict[str, Callable[[Any], None]] = {
+    """Why a model of this configuration cannot be exported to transformers, or an empty string."""
+    checks: dict[str, Callable[[Any], None]] = {
         "seq2seq": marian.check_exportable,
         "gpt": gpt2.check_exportable,
         "bert": bert.check_exportable,
         "vit": vit.check_exportable,
     }
     kind = kind_of(config)
-    if kind not in families:
-        return f"Hugging Face's library has no {kind} model"
+    if kind not in checks:
+        return f"transformers has no {kind} model"
     try:
-        families[kind](config)
+        checks[kind](config)
     except HeedfulError as error:
         return str(error)
     return ""
 
 
 def export_huggingface(model_dir: Path, out: Path) -> str:
-    """Read a model directory of ours and write one that transformers loads; a sentence on what was written."""
+    """Convert a model directory of ours to one that transformers loads; returns a sentence that describes it."""
     out = Path(out)
     refuse_to_overwrite(out)
     pipeline: Any = load_pipeline(model_dir)
@@ -137,7 +137,7 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
     elif kind == "vit":
         values, tensors = vit.to_huggingface(config, weights)
     else:
-        raise HeedfulError(f"{model_dir} is a {kind} model, which Hugging Face's library does not have")
+        raise HeedfulError(f"{model_dir} is a {kind} model, which transformers does not have")
     labels = list(getattr(pipeline, "labels", ()))
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
@@ -150,7 +150,7 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
         for name, tokenizer in pipeline.tokenizers.items():
             write_tokenizer(folder if name == "tokenizer" else folder / TARGET, tokenizer, kind, longest)
         if kind == "seq2seq":
-            # Their search, as ours, must be told that padding and the begin token are no words.
+            # Neither their search nor ours may generate padding or the begin token.
             never = [[token] for token in sorted({target.pad, target.bos})]
             write_json(
                 folder / "generation_config.json", {**ids, "num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
@@ -166,27 +166,27 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
     return f"wrote {JOBS[task].what} to {out} as a {values['architectures'][0]} of transformers"
 
 
-def find_task(path: Path, settings: Settings, config: Any) -> tuple[str, dict[str, Any]]:
-    """What the model is used for here, and the settings it is used with."""
+def find_task(path: Path, foreign: ForeignConfig, config: Any) -> tuple[str, dict[str, Any]]:
+    """Our task for the model, and the settings of its pipeline."""
     kind = kind_of(config)
     if is_sentence_encoder(path) and (kind != "bert" or config.head != "none"):
-        raise HeedfulError(f"{path} is of sentence-transformers, of which heedful reads those that hold a BertModel")
+        raise HeedfulError(f"{path} is a sentence-transformers model; heedful reads only those with a BertModel")
     if kind == "seq2seq":
-        given = {**settings.values, **read_json(path / "generation_config.json", missing={})}
-        beams = Settings(given, str(path / "generation_config.json")).integer("num_beams", 4)
+        given = {**foreign.values, **read_json(path / "generation_config.json", missing={})}
+        beams = ForeignConfig(given, str(path / "generation_config.json")).integer("num_beams", 4)
         return "translation", {"beam": beams}
     if kind == "gpt":
         return "language-model", {}
     if kind == "vit":
-        return "image-classification", {"labels": settings.labels()}
-    task = bert.ARCHITECTURES[bert.find_architecture(settings)][1]
+        return "image-classification", {"labels": foreign.labels()}
+    task = bert.ARCHITECTURES[bert.find_architecture(foreign)][1]
     longest = read_json(path / "tokenizer_config.json", missing={}).get("model_max_length")
     limit = min(config.max_positions, longest if isinstance(longest, int) and longest > 2 else config.max_positions)
     use: dict[str, Any] = {"max_length": limit}
     if task in ("classification", "tagging"):
-        use["labels"] = settings.labels()
+        use["labels"] = foreign.labels()
     if task == "tagging":
-        use["split"] = "words"  # the corpora of named entities have signs apart from words
+        use["split"] = "words"  # named-entity corpora separate punctuation from words
     if is_sentence_encoder(path):
         use |= read_pooling(path)
         use["max_length"] = min(use["max_length"], config.max_positions)
@@ -194,7 +194,7 @@ def find_task(path: Path, settings: Settings, config: Any) -> tuple[str, dict[st
 
 
 def read_tensors(path: Path, architecture: str) -> tuple[dict[str, Tensor], str]:
-    """Every tensor of a directory by name, and the file they are from; several files where there is an index of them."""
+    """Every tensor of a directory by name, and the file they come from, which may be an index of several files."""
     if (path / WEIGHTS).is_file():
         return read_safetensors(path / WEIGHTS), str(path / WEIGHTS)
     if (path / INDEX).is_file():
@@ -210,8 +210,8 @@ def read_tensors(path: Path, architecture: str) -> tuple[dict[str, Tensor], str]
         raise HeedfulError(f"{path} has no weights: neither {WEIGHTS} nor {INDEX}")
     convert = f"import transformers as t; t.{architecture}.from_pretrained('{path}').save_pretrained('OUT')"
     raise HeedfulError(
-        f"{path} has its weights in {unsafe} only, a format that can run code or needs another library; where you trust it, "
-        f'`python -c "{convert}"` writes {WEIGHTS}, to be put beside its config.json and tokenizer'
+        f"{path} has its weights only in {unsafe}, a format that can run code or needs another library; if you trust it, "
+        f'`python -c "{convert}"` writes {WEIGHTS}; put that beside its config.json and tokenizer'
     )
 
 
@@ -220,24 +220,24 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as file:
             if file.read(32).startswith(b"version https://git-lfs"):
-                raise HeedfulError(f"{path} is a pointer of Git LFS, not the file itself; fetch it with git lfs pull")
-        header_shapes(path)  # refuses what the library would first make room for
+                raise HeedfulError(f"{path} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`")
+        header_shapes(path)  # rejects impossible sizes before the library allocates memory for them
         return dict(load_file(path))
     except SafetensorError as error:
-        raise HeedfulError(f"{path} is not a whole safetensors file: {error}") from error
+        raise HeedfulError(f"{path} is not a complete safetensors file: {error}") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
 
 
-def refuse_too_many_layers(settings: Settings, tensors: int) -> None:
-    """Stop before a wrong number of layers makes a list of missing tensors that nobody can read."""
+def refuse_too_many_layers(foreign: ForeignConfig, tensors: int) -> None:
+    """Raise a short error for a wrong number of layers, instead of an endless list of missing tensors."""
     for name in ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers"):
-        if settings.integer(name, 0, least=0) > tensors:
-            raise HeedfulError(f"{settings.origin} has {name} = {settings.values[name]}, but there are {tensors} tensors in all")
+        if foreign.integer(name, 0, least=0) > tensors:
+            raise HeedfulError(f"{foreign.origin} has {name} = {foreign.values[name]}, but there are only {tensors} tensors")
 
 
 def how_to_download(name: str) -> str:
-    """What to do when someone gave the name of a model on the Hugging Face hub: heedful downloads nothing by itself."""
+    """How to download a model if its name on the Hugging Face hub was given: heedful never downloads on its own."""
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         return ""
     folder = name.rpartition("/")[2]
@@ -248,11 +248,11 @@ def how_to_download(name: str) -> str:
 
 
 def refuse_to_overwrite(out: Path) -> None:
-    """A directory is written where none is."""
+    """Raise an error unless `out` is new or an empty directory."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; name a new directory")
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """A JSON object for people to read too."""
+    """Write a JSON object, indented for people."""
     write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.links import Link, linear, read_linked, write_linked
-from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
 
@@ -19,20 +19,20 @@ POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positi
 BIAS = "final_logits_bias"
 
 
-def links(config: Seq2SeqConfig) -> list[Link]:
-    """Every weight of the encoder–decoder; of a shared matrix the first name, which is the output's."""
+def weight_map(config: Seq2SeqConfig) -> list[MappedWeight]:
+    """Every weight of the encoder–decoder; a tied matrix is listed once, as the output weight."""
     source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
     if config.tie == "all":
-        found = [Link("output_weight", ("model.shared.weight",), copies=(source, target, output))]
+        found = [MappedWeight("output_weight", ("model.shared.weight",), copies=(source, target, output))]
     elif config.tie == "target":
-        found = [Link("source_embedding.weight", (source,)), Link("output_weight", (target,), copies=(output,))]
+        found = [MappedWeight("source_embedding.weight", (source,)), MappedWeight("output_weight", (target,), copies=(output,))]
     else:
         found = [
-            Link("source_embedding.weight", (source,)),
-            Link("target_embedding.weight", (target,)),
-            Link("output_weight", (output,)),
+            MappedWeight("source_embedding.weight", (source,)),
+            MappedWeight("target_embedding.weight", (target,)),
+            MappedWeight("output_weight", (output,)),
         ]
-    found.append(Link("output_bias", (BIAS,), shape=(1, config.target_vocab)))
+    found.append(MappedWeight("output_bias", (BIAS,), shape=(1, config.target_vocab)))
     for side, layers in (("encoder", config.layers), ("decoder", config.depth)):
         attentions = {"self_attention": ("self_attn", "around_self")}
         if side == "decoder":
@@ -50,13 +50,13 @@ def links(config: Seq2SeqConfig) -> list[Link]:
     return found
 
 
-def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
-    """A Marian model's settings and tensors → ours. Dropout inside the feed-forward, used in training alone, is left out."""
-    if settings.architecture(ARCHITECTURE) != ARCHITECTURE:
+def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[Seq2SeqConfig, dict[str, Tensor]]:
+    """A Marian model's configuration and tensors → ours. Its dropout inside the feed-forward layer is ignored."""
+    if foreign.architecture(ARCHITECTURE) != ARCHITECTURE:
         raise HeedfulError(
-            f"{settings.origin} describes a {settings.architecture(ARCHITECTURE)}; of Marian only {ARCHITECTURE} is read"
+            f"{foreign.origin} describes a {foreign.architecture(ARCHITECTURE)}; heedful reads only {ARCHITECTURE}"
         )
-    settings.require(
+    foreign.require(
         is_decoder=False,
         add_cross_attention=False,
         normalize_before=False,
@@ -66,40 +66,41 @@ def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -
     )
     same = {}
     for name in ("attention_heads", "ffn_dim"):
-        same[name], other = settings.integer(f"encoder_{name}"), settings.integer(f"decoder_{name}")
+        same[name], other = foreign.integer(f"encoder_{name}"), foreign.integer(f"decoder_{name}")
         if same[name] != other:
             raise HeedfulError(
-                f"{settings.origin} has encoder_{name} = {same[name]} but decoder_{name} = {other}; heedful has one for both"
+                f"{foreign.origin} has encoder_{name} = {same[name]} but decoder_{name} = {other}; "
+                "heedful uses the same value for both"
             )
-    shared, tied = settings.flag("share_encoder_decoder_embeddings", True), settings.flag("tie_word_embeddings", True)
-    vocabulary = settings.integer("vocab_size")
+    shared, tied = foreign.flag("share_encoder_decoder_embeddings", True), foreign.flag("tie_word_embeddings", True)
+    vocabulary = foreign.integer("vocab_size")
     config = Seq2SeqConfig(
         source_vocab=vocabulary,
-        target_vocab=vocabulary if shared else settings.integer("decoder_vocab_size", vocabulary),
-        layers=settings.integer("encoder_layers"),
-        decoder_layers=settings.integer("decoder_layers"),
-        d_model=settings.integer("d_model"),
+        target_vocab=vocabulary if shared else foreign.integer("decoder_vocab_size", vocabulary),
+        layers=foreign.integer("encoder_layers"),
+        decoder_layers=foreign.integer("decoder_layers"),
+        d_model=foreign.integer("d_model"),
         d_ff=same["ffn_dim"],
         heads=same["attention_heads"],
-        dropout=settings.number("dropout", 0.1),
-        attention_dropout=settings.number("attention_dropout", 0.0),
-        activation=settings.activation("activation_function", "gelu"),
-        max_positions=settings.integer("max_position_embeddings", 1024),
+        dropout=foreign.number("dropout", 0.1),
+        attention_dropout=foreign.number("attention_dropout", 0.0),
+        activation=foreign.activation("activation_function", "gelu"),
+        max_positions=foreign.integer("max_position_embeddings", 1024),
         tie=("all" if shared else "target") if tied else "none",
-        scale_embedding=settings.flag("scale_embedding", False),
+        scale_embedding=foreign.flag("scale_embedding", False),
     )
     tensors = without_positions(tensors, config.d_model, origin)
     if shared and not tied and "model.shared.weight" in tensors:
-        # Such a file may hold the matrix of both embeddings once, or each embedding and beside them one that nobody uses.
+        # Such a file may store one matrix for both embeddings, or each embedding and an additional unused one.
         matrix = tensors.pop("model.shared.weight")
         tensors = {"model.encoder.embed_tokens.weight": matrix, "model.decoder.embed_tokens.weight": matrix, **tensors}
     tensors.setdefault(BIAS, torch.zeros(1, config.target_vocab))  # absent where it is zero
-    weights = read_linked(links(config), config, tensors, origin)
+    weights = import_weights(weight_map(config), config, tensors, origin)
     return config, reorder_features(weights, theirs_in_our_order(config.d_model))
 
 
 def check_exportable(config: Seq2SeqConfig) -> None:
-    """Stop when Marian cannot express these settings."""
+    """Raise an error if Marian cannot express this configuration."""
     usual = config.d_model // config.heads
     refuse_settings(config, norm="post", positions="sinusoidal", reads="last")
     if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
@@ -109,7 +110,7 @@ def check_exportable(config: Seq2SeqConfig) -> None:
 
 
 def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a Marian config.json and its tensors."""
+    """Our configuration and weights → a Marian config.json and its tensors."""
     check_exportable(config)
     values = {
         "model_type": "marian",
@@ -135,11 +136,11 @@ def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tupl
         "static_position_embeddings": True,
     }
     ours = torch.argsort(theirs_in_our_order(config.d_model))
-    return values, write_linked(links(config), reorder_features(weights, ours))
+    return values, export_weights(weight_map(config), reorder_features(weights, ours))
 
 
 def theirs_in_our_order(d_model: int) -> Tensor:
-    """(D,): which feature of theirs is each feature of ours. They put all sines first, we a sine and its cosine in turn."""
+    """(D,): for each of our features the index of theirs. They put all sines first; we interleave sines and cosines."""
     sines = (d_model + 1) // 2
     return torch.tensor([feature // 2 + (sines if feature % 2 else 0) for feature in range(d_model)])
 
@@ -147,14 +148,14 @@ def theirs_in_our_order(d_model: int) -> Tensor:
 def reorder_features(weights: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
     """The same model with the D features of its residual stream in another order.
 
-    Embeddings and positions make the stream, linear maps read and write it, LayerNorm treats every feature alike: when
-    all of them number the features anew in the same way, every product sums the same terms and no output changes. So a
-    model trained with another order of sines and cosines needs no other kind of positions.
+    Embeddings and positions form the residual stream, linear layers read and write it, and LayerNorm treats all features
+    alike. If all of them are permuted in the same way, every product sums the same terms and no output changes. So a model
+    trained with another order of sines and cosines needs no other implementation of positions.
     """
     reordered = {}
     for name, weight in weights.items():
         if name.endswith(("project_in.bias", "output_bias")):
-            reordered[name] = weight  # of heads, of hidden features, of the vocabulary
+            reordered[name] = weight  # indexed by heads, hidden features or the vocabulary, not by D
         else:
             writes = weight.dim() == 1 or name.endswith("project_out.weight")
             reordered[name] = weight.index_select(0 if writes else 1, order)
@@ -162,13 +163,13 @@ def reorder_features(weights: Mapping[str, Tensor], order: Tensor) -> dict[str, 
 
 
 def without_positions(tensors: Mapping[str, Tensor], d_model: int, origin: str) -> dict[str, Tensor]:
-    """Leave out tables of positions, which old files have, after a look that they are the usual sines and cosines."""
+    """Remove the position tables that old files store, after checking that they are the usual sines and cosines."""
     for name in POSITIONS:
         if name in tensors:
             table = tensors[name].float()
             usual = SinusoidalPositions(d_model).compute(0, table.size(0))[:, torch.argsort(theirs_in_our_order(d_model))]
             if table.shape != usual.shape or not torch.allclose(table, usual, atol=1e-3):
                 raise HeedfulError(
-                    f"{name} in {origin} does not hold sinusoidal positions, which are all that heedful reads of Marian"
+                    f"{name} in {origin} is not a table of sinusoidal positions, the only kind heedful reads for Marian"
                 )
     return {name: tensor for name, tensor in tensors.items() if name not in POSITIONS}

@@ -1,4 +1,4 @@
-"""ViT, the Vision Transformer, as a classifier of images."""
+"""ViT, the Vision Transformer, as an image classifier."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.links import Link, linear, read_linked, write_linked
-from heedful.interop.settings import Settings, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.vit import ViTConfig
 
 ARCHITECTURE = "ViTForImageClassification"
 
 
-def links(config: ViTConfig, attention_bias: bool = True) -> list[Link]:
-    """Every weight of the classifier; `attention_bias` False leaves out those of queries, keys and values."""
+def weight_map(config: ViTConfig, attention_bias: bool = True) -> list[MappedWeight]:
+    """Every weight of the classifier; without `attention_bias`, the biases of queries, keys and values are left out."""
     width, patch = config.d_model, "vit.embeddings.patch_embeddings.projection"
     found = [
-        Link("embedding.cls", ("vit.embeddings.cls_token",), shape=(1, 1, width)),
-        Link("embedding.positions", ("vit.embeddings.position_embeddings",), shape=(1, 1 + config.grid**2, width)),
-        # A convolution whose stride is its size is a linear map of every patch, its channels one after the other.
-        Link("embedding.project.weight", (f"{patch}.weight",), shape=(width, config.channels, config.patch, config.patch)),
-        Link("embedding.project.bias", (f"{patch}.bias",)),
+        MappedWeight("embedding.cls", ("vit.embeddings.cls_token",), shape=(1, 1, width)),
+        MappedWeight("embedding.positions", ("vit.embeddings.position_embeddings",), shape=(1, 1 + config.grid**2, width)),
+        # A convolution whose stride is its kernel size is a linear layer applied to every flattened patch, channels first.
+        MappedWeight(
+            "embedding.project.weight", (f"{patch}.weight",), shape=(width, config.channels, config.patch, config.patch)
+        ),
+        MappedWeight("embedding.project.bias", (f"{patch}.bias",)),
     ]
     for number in range(config.layers):
         ours, theirs = f"encoder.layers.{number}", f"vit.encoder.layer.{number}"
@@ -38,42 +40,42 @@ def links(config: ViTConfig, attention_bias: bool = True) -> list[Link]:
     return [*found, *linear("encoder.norm", "vit.layernorm"), *linear("classifier", "classifier")]
 
 
-def to_heedful(settings: Settings, tensors: Mapping[str, Tensor], origin: str) -> tuple[ViTConfig, dict[str, Tensor]]:
-    """A ViT's settings and tensors → ours."""
-    if settings.architecture(ARCHITECTURE) != ARCHITECTURE:
+def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: str) -> tuple[ViTConfig, dict[str, Tensor]]:
+    """A ViT's configuration and tensors → ours."""
+    if foreign.architecture(ARCHITECTURE) != ARCHITECTURE:
         raise HeedfulError(
-            f"{settings.origin} describes a {settings.architecture(ARCHITECTURE)}; of ViT only {ARCHITECTURE} is read"
+            f"{foreign.origin} describes a {foreign.architecture(ARCHITECTURE)}; heedful reads only {ARCHITECTURE}"
         )
-    width, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
-    settings.require(head_dim=width // heads)
+    width, heads = foreign.integer("hidden_size"), foreign.integer("num_attention_heads")
+    foreign.require(head_dim=width // heads)
     config = ViTConfig(
-        classes=len(settings.labels()),
-        image_size=square(settings, "image_size", 224),
-        channels=settings.integer("num_channels", 3),
-        patch=square(settings, "patch_size", 16),
-        layers=settings.integer("num_hidden_layers"),
+        classes=len(foreign.labels()),
+        image_size=square(foreign, "image_size", 224),
+        channels=foreign.integer("num_channels", 3),
+        patch=square(foreign, "patch_size", 16),
+        layers=foreign.integer("num_hidden_layers"),
         d_model=width,
-        d_ff=settings.integer("intermediate_size"),
+        d_ff=foreign.integer("intermediate_size"),
         heads=heads,
-        dropout=settings.number("hidden_dropout_prob", 0.0),
-        attention_dropout=settings.number("attention_probs_dropout_prob", 0.0),
-        activation=settings.activation("hidden_act", "gelu"),
-        epsilon=settings.number("layer_norm_eps", 1e-12),
+        dropout=foreign.number("hidden_dropout_prob", 0.0),
+        attention_dropout=foreign.number("attention_probs_dropout_prob", 0.0),
+        activation=foreign.activation("hidden_act", "gelu"),
+        epsilon=foreign.number("layer_norm_eps", 1e-12),
     )
-    biased = settings.flag("qkv_bias", True)
-    weights = read_linked(links(config, biased), config, tensors, origin)
+    biased = foreign.flag("qkv_bias", True)
+    weights = import_weights(weight_map(config, biased), config, tensors, origin)
     for number in range(0 if biased else config.layers):
         weights[f"encoder.layers.{number}.self_attention.project_in.bias"] = torch.zeros(3 * width)
     return config, weights
 
 
 def check_exportable(config: ViTConfig) -> None:
-    """Stop when a ViT of transformers cannot express these settings."""
+    """Raise an error if a ViT of transformers cannot express this configuration."""
     refuse_settings(config, pooling="cls")
 
 
 def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our settings and weights → a ViT config.json, without the names of the classes, and its tensors."""
+    """Our configuration and weights → a ViT config.json, without the names of the classes, and its tensors."""
     check_exportable(config)
     values = {
         "model_type": "vit",
@@ -91,28 +93,28 @@ def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[di
         "layer_norm_eps": config.epsilon,
         "qkv_bias": True,
     }
-    return values, write_linked(links(config), weights)
+    return values, export_weights(weight_map(config), weights)
 
 
-def square(settings: Settings, name: str, default: int) -> int:
-    """One side of a square, which may be given as one number or as two equal ones."""
-    value = settings.values.get(name)
+def square(foreign: ForeignConfig, name: str, default: int) -> int:
+    """The side of a square, which may be given as one number or as two equal ones."""
+    value = foreign.values.get(name)
     if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
-        return Settings({name: value[0]}, settings.origin).integer(name)
-    return settings.integer(name, default)
+        return ForeignConfig({name: value[0]}, foreign.origin).integer(name)
+    return foreign.integer(name, default)
 
 
-def refuse_other_pixels(given: Settings, config: ViTConfig) -> None:
-    """Stop when a directory's preprocessor_config.json makes other numbers of an image than we do: from −1 to 1."""
+def refuse_other_pixels(given: ForeignConfig, config: ViTConfig) -> None:
+    """Raise an error if preprocessor_config.json does not normalise pixels to [−1, 1], as we do."""
     halves = [0.5] * config.channels
     given.require(do_normalize=True, do_rescale=True, image_mean=halves, image_std=halves)
     factor = given.number("rescale_factor", 1 / 255)
     if abs(factor * 255 - 1) > 1e-6:
-        raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's images go from 0 to 255")
+        raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's pixels range from 0 to 255")
 
 
 def image_processor(config: ViTConfig) -> dict[str, Any]:
-    """The preprocessor_config.json of our images."""
+    """The preprocessor_config.json that describes our preprocessing."""
     side = config.image_size
     return {
         "image_processor_type": "ViTImageProcessor",

@@ -13,7 +13,7 @@ from heedful.data.drops import Drops
 from heedful.data.question_windows import question_windows, whole_words, word_edges
 from heedful.data.squad import Question, read_squad
 from heedful.errors import InputError
-from heedful.evaluation import span_scores
+from heedful.evaluation.squad_scores import span_scores
 from heedful.jobs.options import Options
 from heedful.jobs.results import Answer, Span
 from heedful.models.bert import Bert

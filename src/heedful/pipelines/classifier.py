@@ -9,7 +9,7 @@ from typing import Any, ClassVar, overload
 from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.errors import UsageError
-from heedful.evaluation import classification_scores
+from heedful.evaluation.classification import classification_scores
 from heedful.jobs.options import ClassifyOptions
 from heedful.jobs.results import Classification, Label
 from heedful.models.bert import Bert

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.data.drops import Drops
 from heedful.data.images import Pixels, data_uri, read_folder, read_image, to_floats
 from heedful.errors import HeedfulError, InputError
-from heedful.evaluation import classification_scores, top_scores
+from heedful.evaluation.classification import classification_scores, top_scores
 from heedful.jobs.options import ClassifyOptions
 from heedful.jobs.results import Classification, Label
 from heedful.models.vit import ViT

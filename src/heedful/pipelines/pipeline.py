@@ -93,7 +93,7 @@ class Pipeline(ABC, Generic[Example]):
 
     @abstractmethod
     def scores(self, examples: Sequence[Example], outputs: Sequence[Any]) -> dict[str, Any]:
-        """The job's usual metrics of these predictions, by the names of `evaluation.names`."""
+        """The job's usual metrics of these predictions, by the names of `evaluation.score_names`."""
 
     @abstractmethod
     def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[dict[str, str]]:

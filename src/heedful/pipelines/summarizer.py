@@ -8,7 +8,7 @@ from typing import Any, ClassVar, overload
 
 from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
-from heedful.evaluation import summary_scores
+from heedful.evaluation.rouge import summary_scores
 from heedful.jobs.options import Alpha, Beam, SummarizeOptions
 from heedful.jobs.results import Summary, on_one_line
 from heedful.models.seq2seq import Seq2Seq

@@ -10,7 +10,7 @@ from heedful.data.conll import read_conll
 from heedful.data.drops import Drops
 from heedful.data.tagged_words import TaggedSentence, pieces_of
 from heedful.data.words import split_words
-from heedful.evaluation import tag_scores
+from heedful.evaluation.classification import tag_scores
 from heedful.jobs.options import Options
 from heedful.jobs.results import TaggedWord, Tagging
 from heedful.models.bert import Bert

@@ -15,7 +15,7 @@ from heedful.data.framing import SpecialIds, collate, frame, special_ids
 from heedful.data.parallel import ParallelFiles
 from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
 from heedful.errors import InputError
-from heedful.evaluation import translation_scores
+from heedful.evaluation.bleu import translation_scores
 from heedful.jobs.options import Alpha, Beam, TranslateOptions
 from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq

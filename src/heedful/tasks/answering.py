@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from heedful.data.cldr import write_cldr_questions
+from heedful.data.country_facts import write_cldr_questions
 from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.framing import segments_of
 from heedful.data.question_windows import QuestionWindow, question_windows

@@ -18,7 +18,7 @@ from heedful.data.batches import Indices, Position, deal_batches, plan_epoch
 from heedful.data.examples import Maker, Reader, held_examples, prepare_examples
 from heedful.data.framing import TensorBatch, frame
 from heedful.data.prepare import Reporter
-from heedful.data.store import ParallelStore
+from heedful.data.token_store import ParallelStore
 from heedful.errors import UsageError
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe

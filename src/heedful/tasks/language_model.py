@@ -16,10 +16,10 @@ from torch import Tensor
 from heedful.data.batches import Indices, Position, deal_batches
 from heedful.data.framing import TensorBatch
 from heedful.data.prepare import Reporter, prepare_once
-from heedful.data.store import TokenArray, write_rows
+from heedful.data.python_reference import write_topic_text
 from heedful.data.text import blocks_of
 from heedful.data.text_windows import TextWindow, text_windows
-from heedful.data.topics import write_topic_text
+from heedful.data.token_store import TokenArray, write_rows
 from heedful.errors import HeedfulError, UsageError
 from heedful.models.gpt import GPT
 from heedful.pipelines.writer import Writer

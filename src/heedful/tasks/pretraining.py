@@ -17,8 +17,8 @@ from heedful.data.documents import read_documents
 from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.framing import TensorBatch, frame, segments_of
 from heedful.data.masking import mask_tokens
+from heedful.data.python_reference import write_topic_sentences
 from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
-from heedful.data.topics import write_topic_sentences
 from heedful.errors import HeedfulError
 from heedful.models.bert import Bert
 from heedful.nn.fast.loss import label_smoothed_loss

@@ -11,7 +11,7 @@ from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
 from heedful.data.prepare import Reporter, prepare_once, write_pairs
-from heedful.data.topics import write_topic_summaries
+from heedful.data.python_reference import write_topic_summaries
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Seq2Seq
 from heedful.pipelines.summarizer import Summarizer

@@ -94,7 +94,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, roles: Mapping[str, str] | None = None) -> Tokenizer:
-        """From a `tokenizer.json`, or from a BERT `vocab.txt`."""
+        """Load a `tokenizer.json` or a BERT `vocab.txt`."""
         path = Path(path)
         if not path.is_file():
             raise HeedfulError(f"there is no tokenizer file {path}")
@@ -119,7 +119,7 @@ class Tokenizer:
         return max(self.backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
-        """Text → ids, without begin or end."""
+        """Text → ids, without begin or end token."""
         return list(self.backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

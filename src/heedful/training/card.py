@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.evaluation.names import shown_scores
+from heedful.evaluation.score_names import shown_scores
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress

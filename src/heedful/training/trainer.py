@@ -20,7 +20,7 @@ from torch import Tensor
 
 from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
-from heedful.evaluation.names import one_line, ranking
+from heedful.evaluation.score_names import one_line, ranking
 from heedful.recipes import Recipe
 from heedful.runtime.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
 from heedful.runtime.processes import Processes, cores, explained

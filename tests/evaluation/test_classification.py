@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError
-from heedful.evaluation import classification_scores, tag_scores, top_scores
-from heedful.evaluation.labels import find_spans
+from heedful.evaluation.classification import classification_scores, find_spans, tag_scores, top_scores
 
 LABELS = st.sampled_from(["cat", "dog", "owl", "0"])
 TAGS = st.sampled_from(["O", "O", "B-DAY", "I-DAY", "B-YEAR", "I-YEAR", "S-DAY", "E-DAY"])
@@ -28,7 +27,7 @@ def test_accuracy_and_macro_f1_equal_scikit_learn(pairs: list[tuple[str, str]]) 
     assert scores["macro_f1"] == pytest.approx(100 * metrics.f1_score(right, predicted, average="macro", zero_division=0))
 
 
-def test_macro_f1_counts_every_class_the_same() -> None:
+def test_macro_f1_weighs_every_class_equally() -> None:
     # cat: F1 = 2·3 / (4 + 3) = 6/7; dog: never guessed, 0.
     scores = classification_scores(["cat"] * 4, ["cat", "cat", "cat", "dog"])
     assert scores == pytest.approx({"accuracy": 75.0, "macro_f1": 100 * (6 / 7) / 2})
@@ -41,7 +40,7 @@ def test_span_scores_of_any_tags_equal_seqeval(sentences: list[list[tuple[str, s
     predicted, right = [[a for a, _ in sentence] for sentence in sentences], [[b for _, b in sentence] for sentence in sentences]
     scores = tag_scores(predicted, right)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns where there is no span, and gives 0 as we do
+        warnings.simplefilter("ignore")  # seqeval warns when there is no span, and gives 0 as we do
         assert scores == pytest.approx(
             {
                 "accuracy": 100 * metrics.accuracy_score(right, predicted),
@@ -52,7 +51,7 @@ def test_span_scores_of_any_tags_equal_seqeval(sentences: list[list[tuple[str, s
         )
 
 
-def test_a_span_is_right_only_when_its_words_and_its_type_are() -> None:
+def test_a_span_is_correct_only_if_its_words_and_its_type_are() -> None:
     right = [["B-DAY", "O", "B-MONTH", "I-MONTH", "O", "B-YEAR"]]
     predicted = [["B-DAY", "O", "B-MONTH", "O", "O", "B-MONTH"]]
     assert tag_scores(predicted, right) == pytest.approx(
@@ -92,7 +91,7 @@ def test_top5_looks_at_five_and_accuracy_at_one() -> None:
 @pytest.mark.parametrize("score", [classification_scores, tag_scores, top_scores])
 def test_counts_that_differ_and_nothing_at_all_are_errors(score: object) -> None:
     assert callable(score)
-    with pytest.raises(HeedfulError, match="there are 1 predictions but 2 right answers"):
+    with pytest.raises(HeedfulError, match="there are 1 predictions but 2 references"):
         score(["a"], ["a", "b"])
     with pytest.raises(HeedfulError, match="nothing to score"):
         score([], [])

@@ -1,4 +1,4 @@
-"""The default English: real sentences, and nothing of a held-out topic in training."""
+"""The default English corpus: real sentences, and nothing of a held-out topic in training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from heedful.data.documents import read_documents, read_summaries
 from heedful.data.drops import Drops
-from heedful.data.topics import (
+from heedful.data.python_reference import (
     is_prose,
     split_sentences,
     topic_splits,
@@ -53,7 +53,7 @@ def test_the_splits_are_about_80_10_10_of_the_text() -> None:
     )
 
 
-def test_what_is_left_out_stands_in_a_topic_that_is_kept() -> None:
+def test_topics_left_out_are_contained_in_a_topic_that_is_kept() -> None:
     kept = {name for texts in topic_splits().values() for name in texts}
     everything = " ".join(" ".join(topics[name].split()) for name in kept)
     for name in set(topics) - kept:
@@ -62,14 +62,14 @@ def test_what_is_left_out_stands_in_a_topic_that_is_kept() -> None:
         assert known > 0.4 * sum(map(len, paragraphs)), name
 
 
-def test_the_plain_text_holds_every_topic_of_its_split_as_it_stands(tmp_path: Path) -> None:
+def test_the_plain_text_contains_every_topic_of_its_split_unchanged(tmp_path: Path) -> None:
     for split, path in write_topic_text(tmp_path, 1).items():
         text = path.read_text(encoding="utf-8")
         for name in topic_splits()[split]:
             assert topics[name].strip("\n") in text
 
 
-def test_sentences_are_read_back_as_documents_of_two_or_more(tmp_path: Path) -> None:
+def test_sentences_are_read_back_as_documents_of_at_least_two(tmp_path: Path) -> None:
     for path in write_topic_sentences(tmp_path, 1).values():
         drops = Drops()
         documents = list(read_documents(path, drops))
@@ -94,7 +94,7 @@ def test_a_summary_is_the_first_sentence_of_its_document(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_the_seed_settles_the_order_and_count_the_training_size(write: Writer, tmp_path: Path) -> None:
+def test_seed_determines_the_order_and_count_the_training_size(write: Writer, tmp_path: Path) -> None:
     first, again, other = (write(tmp_path / name, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     for split in first:
         assert first[split].read_bytes() == again[split].read_bytes()
@@ -131,5 +131,5 @@ def test_sentences_end_where_people_end_them(paragraph: str, sentences: list[str
         (">>> This is a session that ends.", False),
     ],
 )
-def test_code_grammar_and_tables_are_no_prose(paragraph: str, prose: bool) -> None:
+def test_code_grammar_and_tables_are_not_prose(paragraph: str, prose: bool) -> None:
     assert is_prose(paragraph) is prose

@@ -1,4 +1,4 @@
-"""Token ids (of pairs, or of texts and their labels) in memory-mapped arrays: made once, larger than memory if need be."""
+"""Token ids (of pairs, or of texts and their labels) in files: written once, and possibly larger than memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
 from heedful.text import Tokenizer
 
-STRIDE = 64  # sequences between two whose place in the file is remembered
+STRIDE = 64  # the position in the file is kept in memory for every 64th sequence
 
 
 class TokenArray:
-    """Many sequences of ids, one after the other in a file.
+    """Many sequences of ids, concatenated in a file.
 
-    Of what grows with their number, nothing is held but the place of every 64th sequence: lengths are mapped, and ids are
-    read when they are asked for. Mapped, they would sooner or later all count as memory of every process, because the
-    kernel maps the neighbours of a page too.
+    Only the position of every 64th sequence is held in memory. Lengths are memory-mapped, and ids are read on demand:
+    mapped, they would eventually all count as resident memory of every process, because the kernel also maps the pages
+    around each one that is read.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -53,7 +53,7 @@ class ParallelStore:
 
 
 class _Writer:
-    """Appends sequences to a raw file and turns it into a .npy at the end."""
+    """Appends sequences to a .npy file whose header is completed at the end."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.ids.npy"
@@ -64,7 +64,7 @@ class _Writer:
 
     def header(self, count: int) -> None:
         self.file.seek(0)
-        # The same number of bytes whatever the count, so it can be written again at the end.
+        # The header has the same size for every count, so it can be overwritten at the end.
         np.lib.format.write_array_header_1_0(self.file, {"descr": "<u4", "fortran_order": False, "shape": (count,)})
 
     def append(self, rows: list[list[int]]) -> None:
@@ -86,7 +86,10 @@ def encode_pairs(
     drops: Drops,
     cut: bool = False,
 ) -> list[tuple[Pair, list[int], list[int]]]:
-    """Pairs with their ids; one with a side over `max_length` tokens is dropped and counted, or its source is `cut`."""
+    """(pair, source ids, target ids); pairs with a side over `max_length` tokens are dropped and counted.
+
+    With `cut`, a long source is truncated instead.
+    """
     left = source_tokenizer.encode_batch([source for source, _ in pairs])
     if cut:
         left = [ids[:max_length] for ids in left]
@@ -96,7 +99,7 @@ def encode_pairs(
         if max(len(source), len(target)) <= max_length:
             kept.append((pair, source, target))
         else:
-            drops.add(f"longer than {max_length} tokens", f"the one that begins “{pair[0][:40]}”")
+            drops.add(f"longer than {max_length} tokens", f"the pair that begins “{pair[0][:40]}”")
     return kept
 
 
@@ -104,7 +107,7 @@ Rows = tuple[list[int], list[int]]
 
 
 def write_rows(folder: Path, groups: Iterable[list[Rows]]) -> int:
-    """Write groups of (source, target) ids into `folder`; returns how many rows there were."""
+    """Write groups of (source, target) ids to `folder`; returns how many rows there were."""
     sources, targets = _Writer(folder, "source"), _Writer(folder, "target")
     count = 0
     for group in groups:
@@ -126,7 +129,7 @@ def write_store(
     progress: Callable[[int], None],
     cut: bool = False,
 ) -> int:
-    """Tokenise pairs into `folder` and return how many were kept."""
+    """Tokenise pairs, write their ids to `folder` and return how many were kept."""
 
     def groups() -> Iterator[list[Rows]]:
         rows = iter(pairs)

@@ -1,4 +1,4 @@
-"""Token ids on disk: what goes in comes out, memory-mapped, and what is too long is counted."""
+"""The token store: every id comes back unchanged, and pairs that are too long are counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
-from heedful.data.store import ParallelStore, write_store
+from heedful.data.token_store import ParallelStore, write_store
 from heedful.text import Tokenizer
 
 BYTES = Tokenizer.train("byte", [], 0)
@@ -68,10 +68,10 @@ def test_pairs_too_long_on_either_side_are_dropped_and_counted(
 
 def test_the_first_pair_that_is_too_long_is_named(tmp_path: Path) -> None:
     _, drops, _ = store_of(tmp_path, [("ab", "c"), ("abcdef", "d"), ("a", "abcdefg")], 5)
-    assert drops.describe() == "2 dropped: 2 longer than 5 tokens (first: the one that begins “abcdef”)"
+    assert drops.describe() == "2 dropped: 2 longer than 5 tokens (first: the pair that begins “abcdef”)"
 
 
-def test_a_source_that_is_too_long_is_cut_where_that_is_asked_but_a_target_never(tmp_path: Path) -> None:
+def test_cut_truncates_a_long_source_but_never_a_target(tmp_path: Path) -> None:
     drops = Drops()
     pairs = [("abcdefgh", "ok"), ("abc", "too long a target"), ("xyz", "12345")]
     assert write_store(tmp_path, pairs, BYTES, BYTES, 5, drops, lambda more: None, cut=True) == 2
@@ -79,7 +79,7 @@ def test_a_source_that_is_too_long_is_cut_where_that_is_asked_but_a_target_never
     assert drops.counts == {"longer than 5 tokens": 1}
 
 
-def test_more_pairs_than_one_round_of_tokenising_keep_their_order(tmp_path: Path) -> None:
+def test_more_pairs_than_one_tokenising_batch_keep_their_order(tmp_path: Path) -> None:
     pairs = [(f"source {number}", f"target {number}") for number in range(9000)]
     store, _, progress = store_of(tmp_path, pairs)
     assert texts_of(store) == pairs

@@ -1,4 +1,4 @@
-"""SentencePiece models read by hand, against the library that makes them."""
+"""SentencePiece models as our tokenizers, against the SentencePiece library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from interop_models import TEXTS, train_pieces, write_marian_vocabulary
 
 from heedful.errors import HeedfulError
-from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import read_tokenizers
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import read_foreign_tokenizers
+from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.text import Tokenizer
 
 sentencepiece = importlib.import_module("sentencepiece")
@@ -35,13 +35,13 @@ HARD = [
 
 
 def numbered(model: Any) -> dict[str, int]:
-    """Marian's numbers: special tokens first and last, in between the pieces and one that only another language has."""
+    """Ids like Marian's: special tokens first and last; between them the pieces and two of another language only."""
     pieces = [model.id_to_piece(number) for number in range(3, model.get_piece_size())]
     return {name: number for number, name in enumerate(["</s>", "<unk>", *pieces, "▁elsewhere", "狐", ">>de<<", "<pad>"])}
 
 
 def both(tmp_path: Path, **options: Any) -> tuple[Any, Tokenizer, dict[str, int]]:
-    """Their processor, our tokenizer, and the numbers of the pieces."""
+    """Their processor, our tokenizer, and the ids of the pieces."""
     data = train_pieces([*TEXTS, "x < y > z / s <> pad"] * 4, 400, **options)
     (tmp_path / "source.spm").write_bytes(data)
     model = sentencepiece.SentencePieceProcessor(model_proto=data)
@@ -53,7 +53,7 @@ def both(tmp_path: Path, **options: Any) -> tuple[Any, Tokenizer, dict[str, int]
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc_cf", "identity"])
 @pytest.mark.parametrize("options", [{}, {"remove_extra_whitespaces": False}, {"add_dummy_prefix": False}])
-def test_text_is_cut_and_joined_as_sentencepiece_does(rule: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_text_is_segmented_and_joined_as_sentencepiece_does(rule: str, options: dict[str, Any], tmp_path: Path) -> None:
     model, ours, numbers = both(tmp_path, normalization_rule_name=rule, character_coverage=0.99, **options)
     for text in HARD:
         pieces = model.encode(text, out_type=str)
@@ -73,25 +73,25 @@ def test_text_never_becomes_a_special_token_or_a_piece_of_the_other_language(tmp
     assert ours.decode([numbers["▁elsewhere"], numbers["狐"]]) == "elsewhere狐"
 
 
-def test_a_language_tag_is_one_token_before_a_text_like_any_other(tmp_path: Path) -> None:
+def test_a_language_tag_is_one_token_and_leaves_the_text_unchanged(tmp_path: Path) -> None:
     _, ours, numbers = both(tmp_path)
     for text in (">>de<< The fox", ">>de<<The fox"):
         assert ours.encode(text) == [numbers[">>de<<"], *ours.encode("The fox")]
 
 
-def test_the_whole_vocabulary_is_that_of_the_marian_tokenizer(tmp_path: Path) -> None:
+def test_ids_equal_those_of_the_marian_tokenizer(tmp_path: Path) -> None:
     import transformers
 
     size = write_marian_vocabulary(tmp_path)
     named = {"decoder_start_token_id": size - 1, "pad_token_id": size - 1, "eos_token_id": 0}
-    found, note = read_tokenizers(tmp_path, "marian", Settings(named, "config.json"), [size, size])
+    found, note = read_foreign_tokenizers(tmp_path, "marian", ForeignConfig(named, "config.json"), [size, size])
     assert note == ""
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
     compared = 0
     for name, theirs_of in (("tokenizer", theirs), ("target_tokenizer", lambda text: theirs(text_target=text))):
         for text in HARD:
             ids = found[name].encode(text)
-            # Of text that this side does not know, theirs looks up the characters among the other side's pieces.
+            # For text that this side does not know, transformers looks up the characters among the other side's pieces.
             if ids and found[name].unk not in ids:
                 assert [*ids, 0] == theirs_of(text).input_ids, text
                 compared += 1
@@ -100,7 +100,7 @@ def test_the_whole_vocabulary_is_that_of_the_marian_tokenizer(tmp_path: Path) ->
     assert found["target_tokenizer"].decode(found["target_tokenizer"].encode(text)) == text
 
 
-def test_pieces_without_a_number_are_told_and_cut_smaller(tmp_path: Path) -> None:
+def test_pieces_without_an_id_are_reported_and_split_into_smaller_ones(tmp_path: Path) -> None:
     size = write_marian_vocabulary(tmp_path)
     numbers = json.loads((tmp_path / "vocab.json").read_text())
     pieces = read_sentencepiece(tmp_path / "source.spm").scores
@@ -108,8 +108,8 @@ def test_pieces_without_a_number_are_told_and_cut_smaller(tmp_path: Path) -> Non
     kept = [name for name in numbers if name != lost]
     (tmp_path / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(kept)}))
     ids = {"decoder_start_token_id": size - 2, "pad_token_id": size - 2, "eos_token_id": 0}
-    found, note = read_tokenizers(tmp_path, "marian", Settings(ids, "config.json"), [size, size])
-    assert "1 pieces of source.spm have no number in vocab.json" in note
+    found, note = read_foreign_tokenizers(tmp_path, "marian", ForeignConfig(ids, "config.json"), [size, size])
+    assert "1 pieces of source.spm have no id in vocab.json" in note
     assert found["tokenizer"].decode(found["tokenizer"].encode(lost)) == lost
 
 
@@ -122,13 +122,13 @@ def test_pieces_without_a_number_are_told_and_cut_smaller(tmp_path: Path) -> Non
         ({"treat_whitespace_as_suffix": True}, "spaces as suffixes"),
     ],
 )
-def test_models_that_cut_otherwise_are_refused(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_models_with_unsupported_segmentation_are_refused(options: dict[str, Any], says: str, tmp_path: Path) -> None:
     (tmp_path / "source.spm").write_bytes(train_pieces(TEXTS * 4, **options))
     with pytest.raises(HeedfulError, match=f"has {says}, which heedful does not read"):
         read_sentencepiece(tmp_path / "source.spm")
 
 
-def test_every_cut_or_foreign_file_is_an_error_and_never_a_crash(tmp_path: Path) -> None:
+def test_every_truncated_or_foreign_file_is_a_clear_error(tmp_path: Path) -> None:
     data = train_pieces(TEXTS, 150)
     path = tmp_path / "source.spm"
     for broken in (b"", b"\x0a", b"not a model", data[: len(data) // 2], data[1:], b"\xff" * 40, b'{"json": true}'):
@@ -138,8 +138,8 @@ def test_every_cut_or_foreign_file_is_an_error_and_never_a_crash(tmp_path: Path)
 
 
 @pytest.mark.parametrize("numbers", [{"</s>": 0, "<unk>": 2}, {"</s>": 0, "<unk>": 0}, {"</s>": "0", "<unk>": 1}, {"a": 0}])
-def test_wrong_numbers_are_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
+def test_wrong_ids_are_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
     write_marian_vocabulary(tmp_path)
     (tmp_path / "vocab.json").write_text(json.dumps(numbers))
     with pytest.raises(HeedfulError, match=r"vocab.json (does not number its|has no <unk>)"):
-        read_tokenizers(tmp_path, "marian", Settings({}, "config.json"), [9, 9])
+        read_foreign_tokenizers(tmp_path, "marian", ForeignConfig({}, "config.json"), [9, 9])

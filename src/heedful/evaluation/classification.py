@@ -1,4 +1,4 @@
-"""Scores of labels: one for each text or image, one for each word, or a ranking. All in per cent."""
+"""Accuracy and F1 of predicted classes: one per text or image, one per word, or a ranking. All in per cent."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from heedful.errors import HeedfulError
 
 
 def check_counts(predicted: Sequence[object], right: Sequence[object]) -> None:
-    """There is something to score, and a prediction for everything."""
+    """Raise an error unless there is something to score and one prediction per reference."""
     if len(predicted) != len(right):
-        raise HeedfulError(f"there are {len(predicted):,} predictions but {len(right):,} right answers")
+        raise HeedfulError(f"there are {len(predicted):,} predictions but {len(right):,} references")
     if not right:
         raise HeedfulError("there is nothing to score")
 
 
 def classification_scores(predicted: Sequence[str], right: Sequence[str]) -> dict[str, float]:
-    """`accuracy`, and `macro_f1`: the mean F1 of all classes that occur on either side, each counting the same."""
+    """`accuracy`, and `macro_f1`: the unweighted mean F1 of all classes that occur among predictions or references."""
     check_counts(predicted, right)
     hits = Counter(label for guess, label in zip(predicted, right, strict=True) if guess == label)
     guesses, labels = Counter(predicted), Counter(right)
@@ -30,8 +30,7 @@ def classification_scores(predicted: Sequence[str], right: Sequence[str]) -> dic
 def tag_scores(predicted: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> dict[str, float]:
     """`f1`, `precision` and `recall` of whole spans, as conlleval and seqeval count them, and `accuracy` of the tags.
 
-    A span is right when its words and its type are. Tags are IOB2, IOB1 or IOBES; an I- that continues nothing begins a
-    span.
+    A span is correct if its words and its type are. Tags are IOB2, IOB1 or IOBES; an I- that continues no span begins one.
     """
     check_counts(predicted, right)
     for number, (guess, tags) in enumerate(zip(predicted, right, strict=True), 1):
@@ -50,7 +49,7 @@ def tag_scores(predicted: Sequence[Sequence[str]], right: Sequence[Sequence[str]
 
 
 def find_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """(type, begin, end) of every span, `end` not included: B-DAY O B-YEAR I-YEAR → (DAY, 0, 1), (YEAR, 2, 4)."""
+    """(type, begin, end) of every span, `end` exclusive: B-DAY O B-YEAR I-YEAR → (DAY, 0, 1), (YEAR, 2, 4)."""
     spans: list[tuple[str, int, int]] = []
     before = ("O", "")
     for index, tag in enumerate(tags):
@@ -65,7 +64,7 @@ def find_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def top_scores(ranked: Sequence[Sequence[str]], right: Sequence[str]) -> dict[str, float]:
-    """`accuracy` of the first label of each ranking, best first, and `top5`: how often the right one is among five."""
+    """`accuracy` of the first label of each ranking, and `top5`: how often the correct label is among the first five."""
     check_counts(ranked, right)
     first, five = (sum(label in best[:n] for best, label in zip(ranked, right, strict=True)) for n in (1, 5))
     return {"accuracy": 100.0 * first / len(right), "top5": 100.0 * five / len(right)}

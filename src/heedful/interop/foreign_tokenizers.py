@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face directories, read into ours and written from them."""
+"""Import and export of the tokenizers of Hugging Face directories."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError
-from heedful.interop.sentencepiece import read_sentencepiece, unigram_backend
-from heedful.interop.settings import Settings
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.runtime.files import read_json as read_json_file
 from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import ALIASES
 
 END = "<|endoftext|>"
-# The token of each role where a directory does not name another: their word for the role and their usual token.
+# Default token of each role where a directory does not specify it: our role → (their role, token).
 USUAL = {
     "bert": {"pad": ("pad", "[PAD]"), "unk": ("unk", "[UNK]"), "bos": ("cls", "[CLS]"), "eos": ("sep", "[SEP]")},
     "gpt2": {"pad": ("pad", END), "unk": ("unk", END), "bos": ("bos", END), "eos": ("eos", END)},
     "marian": {"pad": ("pad", "<pad>"), "unk": ("unk", "<unk>"), "bos": ("bos", "<pad>"), "eos": ("eos", "</s>")},
 }
-TARGET = "target_tokenizer"  # the folder of the second vocabulary of a directory that we wrote
+TARGET = "target_tokenizer"  # sub-folder of the target tokenizer in a directory that we exported
 
 
-def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: list[int]) -> tuple[dict[str, Tokenizer], str]:
-    """The tokenizers of a directory by our names, and a sentence on what they read otherwise than theirs, or ""."""
+def read_foreign_tokenizers(
+    folder: Path, model_type: str, foreign: ForeignConfig, sizes: list[int]
+) -> tuple[dict[str, Tokenizer], str]:
+    """The tokenizers of a directory by our names, and a sentence on how they differ from theirs, or ""."""
     note = ""
     if (folder / "tokenizer.json").is_file():
         backends = {"tokenizer": read_backend(folder / "tokenizer.json")}
@@ -44,27 +46,27 @@ def read_tokenizers(folder: Path, model_type: str, settings: Settings, sizes: li
         use_bert_options(backend, given)
     names = special_names(folder, model_type)
     if model_type == "marian":
-        names |= names_of_ids(settings, backends.get("target_tokenizer", backends["tokenizer"]))
+        names |= names_of_ids(foreign, backends.get("target_tokenizer", backends["tokenizer"]))
     found = {}
     for (name, backend), size in zip(backends.items(), sizes, strict=False):
         found[name] = with_roles(backend, names, f"the {name} of {folder}")
         if found[name].size > size:
-            raise HeedfulError(f"the {name} of {folder} has {found[name].size:,} tokens, but the model knows {size:,}")
+            raise HeedfulError(f"the {name} of {folder} has {found[name].size:,} tokens, but the model's vocabulary has {size:,}")
     return found, note
 
 
 def read_json(path: Path, missing: Any = None) -> Any:
-    """A JSON object; `missing` where there is no file."""
+    """Read a JSON object; returns `missing`, if given, where there is no file."""
     if missing is not None and not path.exists():
         return missing
     found = read_json_file(path)
     if not isinstance(found, dict):
-        raise HeedfulError(f"{path} does not hold a JSON object")
+        raise HeedfulError(f"{path} is not a JSON object")
     return found
 
 
 def read_backend(path: Path) -> Backend:
-    """A tokenizer.json."""
+    """Read a tokenizer.json."""
     try:
         return Backend.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises bare Exception
@@ -72,7 +74,7 @@ def read_backend(path: Path) -> Backend:
 
 
 def refuse_added_tokens(folder: Path) -> None:
-    """Old directories keep tokens that were added to a vocabulary in a file of its own, which is not read here."""
+    """Raise an error for old directories with tokens in a separate added_tokens.json, which we do not read."""
     if read_json(folder / "added_tokens.json", missing={}):
         raise HeedfulError(
             f"{folder} has added_tokens.json but no tokenizer.json; AutoTokenizer.from_pretrained('{folder}').save_pretrained(…) "
@@ -81,13 +83,13 @@ def refuse_added_tokens(folder: Path) -> None:
 
 
 def read_bert(folder: Path) -> Backend:
-    """A vocab.txt."""
+    """Read a vocab.txt."""
     if not (folder / "vocab.txt").is_file():
         raise HeedfulError(f"{folder} has neither a tokenizer.json nor a vocab.txt")
     refuse_added_tokens(folder)
     names = special_names(folder, "bert")
     backend = Tokenizer.load(folder / "vocab.txt", names).backend
-    known = backend.get_vocab(with_added_tokens=False)  # a token that no line has would have been added
+    known = backend.get_vocab(with_added_tokens=False)  # without the tokens that `load` adds if they are missing
     for role, name in names.items():
         if name not in known:
             raise HeedfulError(f"{folder / 'vocab.txt'} has no token {name}, which should be its {role} token")
@@ -95,7 +97,7 @@ def read_bert(folder: Path) -> Backend:
 
 
 def use_bert_options(backend: Backend, given: Mapping[str, Any]) -> None:
-    """What tokenizer_config.json says about letters goes before what tokenizer.json says, as in transformers."""
+    """Apply the normaliser options of tokenizer_config.json, which override tokenizer.json as in transformers."""
     if isinstance(backend.normalizer, normalizers.BertNormalizer):
         options = {
             "lowercase": "do_lower_case",
@@ -108,7 +110,7 @@ def use_bert_options(backend: Backend, given: Mapping[str, Any]) -> None:
 
 
 def read_gpt2(folder: Path) -> Backend:
-    """A vocab.json and the merges.txt that makes its tokens out of bytes."""
+    """Read a byte-level BPE from vocab.json and merges.txt."""
     if not (folder / "vocab.json").is_file() or not (folder / "merges.txt").is_file():
         raise HeedfulError(f"{folder} has neither a tokenizer.json nor a vocab.json with a merges.txt")
     refuse_added_tokens(folder)
@@ -122,7 +124,7 @@ def read_gpt2(folder: Path) -> Backend:
     except HeedfulError:
         raise
     except Exception as error:  # the library raises bare Exception
-        raise HeedfulError(f"vocab.json and merges.txt in {folder} do not make a vocabulary: {error}") from error
+        raise HeedfulError(f"vocab.json and merges.txt in {folder} are not a valid vocabulary: {error}") from error
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=given.get("add_prefix_space") is True)
     backend.decoder = decoders.ByteLevel()
     specials = {name for name in special_names(folder, "gpt2").values() if backend.token_to_id(name) is not None}
@@ -131,7 +133,7 @@ def read_gpt2(folder: Path) -> Backend:
 
 
 def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
-    """Two SentencePiece models and the numbers of their pieces; and a sentence on pieces that have none."""
+    """Read two SentencePiece models and the ids of their pieces; also a sentence on pieces without an id, or ""."""
     needed = ("source.spm", "target.spm", "vocab.json")
     absent = [name for name in needed if not (folder / name).is_file()]
     if absent:
@@ -152,8 +154,8 @@ def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
         lost = sum(piece not in numbers for piece in pieces.scores)
         if lost:
             notes.append(
-                f"{lost:,} pieces of {side}.spm have no number in {path.name}: text with one of them is cut into smaller "
-                "pieces, where transformers reads an unknown word"
+                f"{lost:,} pieces of {side}.spm have no id in {path.name}: they are split into smaller pieces, whereas "
+                "transformers treats them as unknown"
             )
         backends[ours] = unigram_backend(pieces, numbers, names["unk"], specials)
     if backends["tokenizer"].to_str() == backends["target_tokenizer"].to_str():
@@ -162,7 +164,7 @@ def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
 
 
 def special_names(folder: Path, model_type: str) -> dict[str, str]:
-    """Role → token, as the directory names it."""
+    """Role → token, as the directory specifies it."""
     given = {
         **read_json(folder / "special_tokens_map.json", missing={}),
         **read_json(folder / "tokenizer_config.json", missing={}),
@@ -175,20 +177,20 @@ def special_names(folder: Path, model_type: str) -> dict[str, str]:
     return names
 
 
-def names_of_ids(settings: Settings, backend: Backend) -> dict[str, str]:
-    """The tokens by which a Marian model's config.json begins, ends and pads a target."""
+def names_of_ids(foreign: ForeignConfig, backend: Backend) -> dict[str, str]:
+    """The begin, end and padding tokens whose ids a Marian model's config.json gives."""
     names = {}
     for role, key in (("bos", "decoder_start_token_id"), ("eos", "eos_token_id"), ("pad", "pad_token_id")):
-        number = settings.integer(key, least=0)
+        number = foreign.integer(key, least=0)
         name = backend.id_to_token(number)
         if name is None:
-            raise HeedfulError(f"{settings.origin} has {key} = {number}, but no token has this number")
+            raise HeedfulError(f"{foreign.origin} has {key} = {number}, but no token has this id")
         names[role] = name
     return names
 
 
 def with_roles(backend: Backend, names: Mapping[str, str], origin: str) -> Tokenizer:
-    """Our tokenizer, told of the roles that it would not find by itself."""
+    """Our tokenizer, with the roles set that it would not detect on its own."""
     roles = {}
     for role, name in names.items():
         if backend.token_to_id(name) is None:
@@ -200,7 +202,7 @@ def with_roles(backend: Backend, names: Mapping[str, str], origin: str) -> Token
 
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str, max_length: int) -> None:
-    """tokenizer.json and tokenizer_config.json as transformers reads them, with the tokens that frame a text."""
+    """Write tokenizer.json and tokenizer_config.json for transformers, including the special tokens around a text."""
     backend = Backend.from_str(tokenizer.backend.to_str())
     name = {role: str(backend.id_to_token(getattr(tokenizer, role))) for role in ("pad", "unk", "bos", "eos")}
     begin, end = (name["bos"], tokenizer.bos), (name["eos"], tokenizer.eos)

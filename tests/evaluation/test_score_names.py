@@ -1,11 +1,11 @@
-"""Scores as people read them, and by which a model is the best."""
+"""Scores as they are displayed, and how they rank models."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
 
-from heedful.evaluation.names import one_line, ranking
+from heedful.evaluation.score_names import one_line, ranking
 
 
 def test_a_tie_of_the_metric_is_broken_by_the_loss() -> None:
@@ -17,12 +17,12 @@ def test_a_tie_without_a_loss_is_broken_by_the_other_scores() -> None:
     assert ranking({"exact": 0.0, "f1": 3.0}, "exact") > ranking({"exact": 0.0, "f1": 1.0}, "exact")
 
 
-def test_a_score_that_is_not_finite_is_beaten_by_every_other() -> None:
+def test_a_score_that_is_not_finite_ranks_below_every_other() -> None:
     scores = [{"loss": math.nan}, {"loss": 1e30}, {"loss": 1.0}]
     assert all(ranking(first, "loss") < ranking(second, "loss") for first, second in pairwise(scores))
     assert not ranking({"loss": math.nan}, "loss") > ranking({"loss": math.inf}, "loss")
 
 
-def test_what_is_not_finite_is_named_so() -> None:
+def test_scores_that_are_not_finite_are_shown_as_such() -> None:
     assert one_line({"accuracy": 50.0, "loss": math.nan}) == "accuracy 50.00 %  loss not finite"
     assert one_line({"accuracy": 50.0, "loss": None}) == "accuracy 50.00 %  loss not finite"

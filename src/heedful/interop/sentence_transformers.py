@@ -1,4 +1,4 @@
-"""Directories of sentence-transformers: a BERT, and how its states become one vector."""
+"""Directories of sentence-transformers: a BERT, and how its hidden states are pooled into one embedding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from tokenizers import normalizers
 
 from heedful.errors import HeedfulError
-from heedful.interop.settings import Settings
-from heedful.interop.vocabularies import read_json
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.foreign_tokenizers import read_json
 from heedful.runtime.files import write_text
 from heedful.text import Tokenizer
 
@@ -18,12 +18,12 @@ MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def is_sentence_encoder(folder: Path) -> bool:
-    """Whether a directory is one of sentence-transformers."""
+    """Whether a directory is a sentence-transformers model."""
     return (folder / "modules.json").is_file()
 
 
 def read_pooling(folder: Path) -> dict[str, Any]:
-    """Our settings of a sentence encoder: `pooling` and `normalize`, and `max_length` where the directory gives it."""
+    """Our settings of a sentence encoder: `pooling` and `normalize`, and `max_length` if the directory specifies it."""
     path = folder / "modules.json"
     try:
         steps = [(str(step["type"]).rpartition(".")[2], str(step["path"])) for step in json.loads(path.read_text("utf-8"))]
@@ -34,18 +34,18 @@ def read_pooling(folder: Path) -> dict[str, Any]:
         raise HeedfulError(f"{path} lists {', '.join(names)}; heedful reads {', '.join(MODULES)}, the first in the folder itself")
     place = folder / steps[1][1] / "config.json"
     if folder.resolve() not in place.resolve().parents:
-        raise HeedfulError(f"{path} points outside of its folder, to {place}")
+        raise HeedfulError(f"{path} points outside its folder, to {place}")
     options = read_json(folder / "config_sentence_transformers.json", missing={})
-    Settings(options, str(folder / "config_sentence_transformers.json")).require(default_prompt_name=None, truncate_dim=None)
+    ForeignConfig(options, str(folder / "config_sentence_transformers.json")).require(default_prompt_name=None, truncate_dim=None)
     settings: dict[str, Any] = {"pooling": pooling_mode(read_json(place), place), "normalize": len(names) == 3}
-    given = Settings(read_json(folder / "sentence_bert_config.json", missing={}), str(folder / "sentence_bert_config.json"))
+    given = ForeignConfig(read_json(folder / "sentence_bert_config.json", missing={}), str(folder / "sentence_bert_config.json"))
     if given.values.get("max_seq_length") is not None:
         settings["max_length"] = given.integer("max_seq_length", least=3)
     return settings
 
 
 def pooling_mode(config: dict[str, Any], path: Path) -> str:
-    """mean or cls; older files have a flag for every way there is."""
+    """mean or cls; older files have one flag per mode."""
     old = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
     on = [old.get(key, key) for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     mode = config.get("pooling_mode", on[0] if len(on) == 1 else on or "mean")
@@ -55,14 +55,14 @@ def pooling_mode(config: dict[str, Any], path: Path) -> str:
 
 
 def lower_case(folder: Path, tokenizer: Tokenizer) -> None:
-    """Let the tokenizer do the lower-casing that sentence-transformers may do before it."""
+    """Add to the tokenizer the lower-casing that sentence-transformers may do before it."""
     if read_json(folder / "sentence_bert_config.json", missing={}).get("do_lower_case") is True:
         before = [tokenizer.backend.normalizer] if tokenizer.backend.normalizer is not None else []
         tokenizer.backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
 
 
 def write_pooling(folder: Path, width: int, pooling: str, normalize: bool, max_length: int) -> None:
-    """What sentence-transformers needs beside the BERT."""
+    """Write the files that sentence-transformers needs in addition to the BERT."""
     paths = ("", "1_Pooling", "2_Normalize")
     steps = [
         {"idx": number, "name": str(number), "path": paths[number], "type": f"sentence_transformers.models.{name}"}

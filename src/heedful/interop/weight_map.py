@@ -1,4 +1,7 @@
-"""Which of their tensors make which of our weights, said once and used in both directions."""
+"""How the tensors of a Hugging Face model map to our weights: declared once, used for import and export.
+
+"Ours" is heedful's model, "theirs" the Hugging Face model.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,24 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass(frozen=True)
-class Link:
-    """One of our weights and the tensors of theirs that hold the same numbers."""
+class MappedWeight:
+    """One of our weights and the tensors of theirs with the same values."""
 
     ours: str
-    theirs: tuple[str, ...]  # one tensor, or several that we stack along their rows
-    transposed: bool = False  # theirs multiplies from the other side
-    shape: tuple[int, ...] | None = None  # of theirs, where the same numbers have other axes
-    copies: tuple[str, ...] = ()  # other names under which a file may hold the same tensor, or hold it alone
+    theirs: tuple[str, ...]  # one tensor, or several that we concatenate along dimension 0
+    transposed: bool = False  # theirs is the transpose of ours
+    shape: tuple[int, ...] | None = None  # of theirs, if ours is a reshape of it
+    copies: tuple[str, ...] = ()  # other names under which a file may store the same tensor, additionally or instead
 
     def their_shape(self, ours: Sequence[int]) -> tuple[int, ...]:
-        """What one tensor of theirs must be when our weight has this shape."""
+        """The shape that each of their tensors must have when our weight has the shape `ours`."""
         if self.shape is not None:
             return self.shape
         shape = (ours[0] // len(self.theirs), *ours[1:])
         return shape[::-1] if self.transposed else shape
 
     def read(self, tensors: Sequence[Tensor], ours: Sequence[int]) -> Tensor:
-        """Their tensors → our weight. Half precision becomes float32, which holds it exactly."""
+        """Their tensors → our weight. Half precision becomes float32, which represents it exactly."""
         parts = [tensor.float().T if self.transposed else tensor.float() for tensor in tensors]
         return torch.cat(parts).reshape(*ours).contiguous()
 
@@ -44,37 +47,37 @@ class Link:
         return [(part.T if self.transposed else part).contiguous() for part in weight.chunk(len(self.theirs))]
 
 
-def linear(ours: str, *theirs: str, **settings: Any) -> list[Link]:
-    """Weight and bias of a linear map, or of a LayerNorm."""
+def linear(ours: str, *theirs: str, **settings: Any) -> list[MappedWeight]:
+    """Weight and bias of a linear layer or a LayerNorm."""
     return [
-        Link(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), **settings),
-        Link(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)),
+        MappedWeight(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), **settings),
+        MappedWeight(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)),
     ]
 
 
-def read_linked(links: Sequence[Link], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
-    """Our weights from all of their tensors; a list of every difference when these are not the model's."""
+def import_weights(mapping: Sequence[MappedWeight], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
+    """Our weights from their tensors; if the tensors do not fit the model, an error that lists every difference."""
     shapes = weight_shapes(config)
     weights: dict[str, Tensor] = {}
     wrong: list[str] = []
-    for link in links:
-        found = [first_of(name, link.copies, tensors) for name in link.theirs]
-        wanted = link.their_shape(shapes[link.ours])
+    for mapped in mapping:
+        found = [first_of(name, mapped.copies, tensors) for name in mapped.theirs]
+        wanted = mapped.their_shape(shapes[mapped.ours])
         complete = True
-        for name, at in zip(link.theirs, found, strict=True):
+        for name, at in zip(mapped.theirs, found, strict=True):
             problem = "missing " + name if at is None else why_unfit(at, tensors[at], wanted)
             if problem:
                 wrong.append(problem)
                 complete = False
         if complete:
             parts = [tensors[at] for at in found if at is not None]
-            weights[link.ours] = link.read(parts, shapes[link.ours])
+            weights[mapped.ours] = mapped.read(parts, shapes[mapped.ours])
             wrong += [
-                f"{copy} differs from {found[0]}, with which heedful shares it"
-                for copy in link.copies
+                f"{copy} differs from {found[0]}, but heedful ties the two"
+                for copy in mapped.copies
                 if copy in tensors and not torch.equal(tensors[copy].float(), parts[0].float())
             ]
-    known = {name for link in links for name in (*link.theirs, *link.copies)}
+    known = {name for mapped in mapping for name in (*mapped.theirs, *mapped.copies)}
     wrong += [f"unknown {name}" for name in tensors if name not in known]
     if wrong:
         more = f"; and {len(wrong) - WRONG_SHOWN:,} more" if len(wrong) > WRONG_SHOWN else ""
@@ -83,22 +86,22 @@ def read_linked(links: Sequence[Link], config: Any, tensors: Mapping[str, Tensor
 
 
 def first_of(name: str, copies: Sequence[str], tensors: Mapping[str, Tensor]) -> str | None:
-    """The name under which a tensor stands in a file."""
+    """The first name under which a file has a tensor, or None."""
     return next((known for known in (name, *copies) if known in tensors), None)
 
 
 def why_unfit(name: str, tensor: Tensor, wanted: Sequence[int]) -> str | None:
     """What is wrong with a tensor, or None."""
     if tensor.dtype not in FLOATS:
-        return f"{name} holds {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers"
+        return f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}, not a floating-point one"
     if tuple(tensor.shape) != tuple(wanted):
         return f"{name} is {list(tensor.shape)} and should be {list(wanted)}"
     return None
 
 
-def write_linked(links: Sequence[Link], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors from our weights; what they share stands under its first name alone."""
+def export_weights(mapping: Sequence[MappedWeight], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors from our weights; tied tensors are written once, under their first name."""
     tensors: dict[str, Tensor] = {}
-    for link in links:
-        tensors.update(zip(link.theirs, link.write(weights[link.ours]), strict=True))
+    for mapped in mapping:
+        tensors.update(zip(mapped.theirs, mapped.write(weights[mapped.ours]), strict=True))
     return tensors

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError
-from heedful.evaluation import span_scores
+from heedful.evaluation.squad_scores import span_scores
 
 WORDS = st.sampled_from(["the", "The", "a", "An", "Vistula", "river", "river,", "U.S.", "another", "1,000", "—", "  ", "thea"])
 ANSWERS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
@@ -25,7 +25,7 @@ ANSWERS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
         ("U.S.", ["US"], 100, 100),
     ],
 )
-def test_scores_are_those_worked_out_by_hand(guess: str, answers: list[str], exact: float, f1: float) -> None:
+def test_scores_equal_values_computed_by_hand(guess: str, answers: list[str], exact: float, f1: float) -> None:
     assert span_scores([guess], [answers]) == pytest.approx({"exact": exact, "f1": f1})
 
 
@@ -36,7 +36,7 @@ def test_scores_are_means_over_the_questions() -> None:
 
 
 def by_the_book(guess: str, answer: str) -> tuple[bool, float]:
-    """(exact, F1) step by step as SQuAD v1.1's evaluation goes: words ticked off one by one, precision and recall."""
+    """(exact, F1) computed step by step like SQuAD v1.1's script: matching words one by one, then precision and recall."""
 
     def words(text: str) -> list[str]:
         plain = "".join(character for character in text.lower() if character not in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -66,7 +66,7 @@ def test_an_article_alone_matches_itself_exactly_but_shares_no_word() -> None:
 
 
 def test_counts_that_differ_nothing_and_a_question_without_answers_are_errors() -> None:
-    with pytest.raises(HeedfulError, match="there are 1 predictions but 2 right answers"):
+    with pytest.raises(HeedfulError, match="there are 1 predictions but 2 references"):
         span_scores(["a"], [["a"], ["b"]])
     with pytest.raises(HeedfulError, match="nothing to score"):
         span_scores([], [])

@@ -1,4 +1,4 @@
-"""Someone else's config.json, read with a check of every value; and the settings that have no counterpart here."""
+"""A Hugging Face config.json, with every value checked as it is read; values heedful has no counterpart for are errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from heedful.errors import HeedfulError, did_you_mean
 from heedful.nn.feedforward import Activation
 
-# Their names of activations → ours. The first of each of ours is the one that is written.
+# Their names of activations → ours. Export writes the first name of each.
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -21,8 +21,8 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-class Settings:
-    """Values by name, and the file they come from for the errors."""
+class ForeignConfig:
+    """The values of a config.json, and the path of the file for error messages."""
 
     def __init__(self, values: Mapping[str, Any], origin: str) -> None:
         self.values = values
@@ -34,13 +34,13 @@ class Settings:
         if value is None:
             value = default
         if value is None:
-            raise HeedfulError(f"{self.origin} does not say {name}")
+            raise HeedfulError(f"{self.origin} has no value for {name}")
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise HeedfulError(f"{self.origin} has {name} = {value!r}, which is not {what}")
         return value
 
     def integer(self, name: str, default: int | None = None, least: int = 1) -> int:
-        """A count, or with least=0 the id of a token."""
+        """A whole number of at least `least`."""
         value = int(self.value(name, default, (int,), "a whole number"))
         if not least <= value < 2**31:
             raise HeedfulError(f"{self.origin} has {name} = {value}, which must be at least {least} and below 2^31")
@@ -71,7 +71,7 @@ class Settings:
         return ACTIVATIONS[theirs]
 
     def require(self, **expected: Any) -> None:
-        """Refuse every value that would give other numbers than the one heedful knows."""
+        """Raise an error that lists every value other than the one heedful implements."""
         wrong = [
             f"{name} = {self.values[name]!r} (only {value!r})"
             for name, value in expected.items()
@@ -81,7 +81,7 @@ class Settings:
             raise HeedfulError(f"{self.origin} has settings that heedful cannot express: {', '.join(wrong)}")
 
     def labels(self) -> list[str]:
-        """The names of the classes, in the order of their numbers."""
+        """The names of the classes, by index."""
         named = self.values.get("id2label")
         if named is None:
             return [f"LABEL_{number}" for number in range(self.integer("num_labels", 2))]
@@ -89,11 +89,11 @@ class Settings:
             raise HeedfulError(f"{self.origin} has an id2label that does not name the classes 0, 1, 2, …")
         names = [named[str(number)] for number in range(len(named))]
         if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in names):
-            raise HeedfulError(f"{self.origin} has an id2label with names that are no text: {str(names)[:80]}")
+            raise HeedfulError(f"{self.origin} has an id2label with names that are not text: {str(names)[:80]}")
         return [str(name) for name in names]
 
     def architecture(self, usual: str) -> str:
-        """The class of transformers that wrote the model."""
+        """The name of the model's class in transformers."""
         named = self.values.get("architectures") or [usual]
         if not isinstance(named, Sequence) or isinstance(named, str) or not all(isinstance(name, str) for name in named):
             raise HeedfulError(f"{self.origin} has architectures = {named!r}, which is not a list of names")
@@ -101,12 +101,12 @@ class Settings:
 
 
 def their_activation(ours: str) -> str:
-    """Their name of one of our activations."""
+    """Their name for one of our activations."""
     return next(name for name, known in ACTIVATIONS.items() if known == ours)
 
 
 def refuse_settings(config: Any, **expected: Any) -> None:
-    """Stop an export when a setting of ours has no counterpart in their model."""
+    """Raise an error if a setting of ours has no counterpart in their model."""
     wrong = [
         f"{name} = {getattr(config, name)!r} (only {value!r})"
         for name, value in expected.items()

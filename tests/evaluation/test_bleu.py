@@ -1,4 +1,4 @@
-"""Scores equal sacreBLEU's own and say how to reproduce them."""
+"""BLEU and chrF equal sacreBLEU's and are reported with its signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.evaluation import translation_scores
+from heedful.evaluation.bleu import translation_scores
 
 WRITTEN = ["A man stands on a ladder .", "Two dogs play in the snow.", "", "the cat", "Ein Tee, bitte!"]
 RIGHT = ["A man is standing on a ladder.", "Two dogs play in the snow.", "nothing", "The cat ", "Einen Tee, bitte!"]
@@ -25,14 +25,14 @@ def test_bleu_and_chrf_equal_sacrebleu(tokenize: str, lowercase: bool) -> None:
     assert scores["chrf"] == pytest.approx(CHRF(lowercase=lowercase).corpus_score(WRITTEN, [RIGHT]).score, abs=1e-9)
 
 
-def test_the_defaults_are_sacrebleu_s() -> None:
+def test_the_defaults_are_those_of_sacrebleu() -> None:
     scores = translation_scores(WRITTEN, RIGHT)
     assert scores["bleu"] == pytest.approx(BLEU().corpus_score(WRITTEN, [RIGHT]).score, abs=1e-9)
     assert scores["bleu"] < translation_scores(WRITTEN, RIGHT, lowercase=True)["bleu"]
 
 
 @pytest.mark.parametrize(("tokenize", "lowercase"), [("13a", False), ("char", True)])
-def test_the_signatures_are_sacrebleu_s(tokenize: str, lowercase: bool) -> None:
+def test_the_signatures_are_those_of_sacrebleu(tokenize: str, lowercase: bool) -> None:
     scores = translation_scores(WRITTEN, RIGHT, tokenize, lowercase)
     bleu, chrf = BLEU(tokenize=tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)
     bleu.corpus_score(WRITTEN, [RIGHT])
@@ -48,7 +48,7 @@ def test_perfect_translations_score_a_hundred() -> None:
     assert (scores["bleu"], scores["chrf"], scores["exact"]) == pytest.approx((100.0, 100.0, 100.0))
 
 
-def test_exact_match_is_the_share_of_equal_lines_whatever_the_spaces_around_them() -> None:
+def test_exact_match_is_the_percentage_of_equal_lines_ignoring_surrounding_spaces() -> None:
     assert translation_scores(["a", "b ", "C", ""], ["a", " b", "c", "d"])["exact"] == 50.0
     assert translation_scores(["2026-11-15"], ["2026-11-16"])["exact"] == 0.0
 

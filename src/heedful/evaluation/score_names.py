@@ -1,11 +1,11 @@
-"""What each score is called and how it is written, everywhere a person meets it."""
+"""The name and number format of every score, wherever one is displayed; and the order in which scores rank models."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-# In the order they are shown. Per cent unless the pattern says otherwise.
+# Key → (name, format), in display order.
 SHOWN = {
     "bleu": ("BLEU", "{:.2f}"),
     "chrf": ("chrF", "{:.2f}"),
@@ -30,7 +30,7 @@ LOWER_IS_BETTER = ("perplexity", "bits_per_byte", "loss")
 
 
 def shown_scores(scores: dict[str, Any]) -> dict[str, str]:
-    """Name → value as people read them, of the scores that there are; the loss only where nothing else stands for it."""
+    """Name → formatted value of the given scores. The loss is left out where perplexity already expresses it."""
     found = {label: _written(scores[key], pattern) for key, (label, pattern) in SHOWN.items() if key in scores}
     if "perplexity" in scores:
         found.pop("loss", None)
@@ -47,9 +47,9 @@ def _written(value: float | None, pattern: str) -> str:
 
 
 def ranking(scores: dict[str, Any], metric: str) -> list[float]:
-    """What to compare two models by, larger is better: the metric, then the loss where two are equal, then the rest.
+    """Values to compare two models by, larger is better: the metric, then the loss as tie-breaker, then the rest.
 
-    A score that is not a finite number is below every other.
+    A score that is not finite ranks below every other.
     """
     others = [key for key in SHOWN if key in scores and key not in (metric, "length_ratio")]
     keys = [metric, *sorted(others, key=lambda key: key != "loss")]

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU with their signatures, the length of the outputs, and exact match."""
+"""BLEU and chrF by sacreBLEU with their signatures, the length ratio, and exact match."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
 
 
-def scorers(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:
-    """sacreBLEU's two metrics, or a sentence about why not."""
+def sacrebleu_metrics(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:
+    """sacreBLEU's BLEU and chrF; an error that says why if this tokenizer cannot be used."""
     from sacrebleu.metrics import BLEU, CHRF
 
     try:
-        # Without `force`, sacreBLEU warns on text that looks tokenised, which here is the user's choice.
+        # Without `force`, sacreBLEU warns about text that looks tokenised, which is the user's choice here.
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True), CHRF(lowercase=lowercase)
     except KeyError as error:
         raise UsageError(f"sacreBLEU has no tokenizer '{tokenize}'{did_you_mean(tokenize, BLEU.TOKENIZERS)}") from error
-    except (ImportError, RuntimeError) as error:  # some need more packages, and sacreBLEU says which
+    except (ImportError, RuntimeError) as error:  # some need extra packages; sacreBLEU's message says which
         raise HeedfulError(f"sacreBLEU's tokenizer '{tokenize}' cannot be used: {' '.join(str(error).split())}") from error
 
 
@@ -29,13 +29,14 @@ def translation_scores(
 ) -> dict[str, Any]:
     """`bleu`, `chrf` and `exact`, each from 0 to 100, the signatures of the first two, and `length_ratio`.
 
-    That is the length of all outputs by that of all references, in BLEU's tokens: below 1, BLEU is lowered for it.
+    That is the length of all outputs divided by that of all references, in BLEU's tokens; below 1, the brevity penalty
+    lowers BLEU.
     """
     if len(hypotheses) != len(references):
         raise HeedfulError(f"there are {len(hypotheses):,} translations but {len(references):,} references")
     if not hypotheses:
         raise HeedfulError("there is nothing to score")
-    bleu, chrf = scorers(tokenize, lowercase)
+    bleu, chrf = sacrebleu_metrics(tokenize, lowercase)
     same = sum(a.strip() == b.strip() for a, b in zip(hypotheses, references, strict=True))
     found = bleu.corpus_score(list(hypotheses), [list(references)])
     return {

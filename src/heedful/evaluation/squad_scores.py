@@ -1,4 +1,4 @@
-"""Scores of answers to questions, as SQuAD v1.1 defines them."""
+"""Exact match and F1 of answers, as defined by SQuAD v1.1."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heedful.errors import HeedfulError
-from heedful.evaluation.labels import check_counts
+from heedful.evaluation.classification import check_counts
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def span_scores(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
-    """`exact` match and `f1` of words in per cent, each against the nearest of a question's answers.
+    """`exact` match and word-level `f1` in per cent, each against the best-matching reference answer.
 
-    Case, ASCII punctuation, English articles and spaces do not count. As in SQuAD's own script, an answer that has no
-    words left shares none with any other, so its F1 is 0.
+    Case, ASCII punctuation, English articles and spaces are ignored. As in SQuAD's own script, an answer with no words left
+    after that has F1 0.
     """
     check_counts(predicted, answers)
     if not all(answers):
@@ -26,13 +26,13 @@ def span_scores(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -> d
             f"question {next(n for n, given in enumerate(answers, 1) if not given):,} has no answer to score against"
         )
     pairs = [[(normalise(guess), normalise(answer)) for answer in given] for guess, given in zip(predicted, answers, strict=True)]
-    exact = sum(any(guess == answer for guess, answer in rivals) for rivals in pairs)
-    f1 = sum(max(_word_f1(guess, answer) for guess, answer in rivals) for rivals in pairs)
+    exact = sum(any(guess == answer for guess, answer in candidates) for candidates in pairs)
+    f1 = sum(max(_word_f1(guess, answer) for guess, answer in candidates) for candidates in pairs)
     return {"exact": 100.0 * exact / len(pairs), "f1": 100.0 * f1 / len(pairs)}
 
 
 def normalise(text: str) -> list[str]:
-    """The words of an answer that count."""
+    """The words of an answer that are compared."""
     return ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split()
 
 
