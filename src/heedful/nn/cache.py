@@ -23,27 +23,26 @@ class KeyValueCache:
         if not self.buffers:
             self.buffers = (key, value)  # without a copy, because cross-attention never appends to what it caches first
         else:
-            self.buffers = tuple(with_capacity(buffer, start, self.length) for buffer in self.buffers)
+            if self.length > self.buffers[0].size(2):
+                self.buffers = tuple(enlarge(buffer, start, self.length) for buffer in self.buffers)
             for buffer, new in zip(self.buffers, (key, value), strict=True):
-                buffer[:, :, start : self.length] = new
+                buffer.narrow(2, start, new.size(2)).copy_(new)
         return self.contents()
 
     def contents(self) -> tuple[Tensor, ...]:
         """Keys and values of all positions cached."""
-        return tuple(buffer[:, :, : self.length] for buffer in self.buffers)
+        return tuple(buffer.narrow(2, 0, self.length) for buffer in self.buffers)
 
     def select(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order; a row may be repeated."""
         self.buffers = tuple(buffer.index_select(0, rows) for buffer in self.buffers)
 
 
-def with_capacity(buffer: Tensor, filled: int, needed: int) -> Tensor:
-    """A buffer for `needed` positions whose first `filled` positions are those of the given one; itself if large enough."""
-    if needed <= buffer.size(2):
-        return buffer
+def enlarge(buffer: Tensor, filled: int, needed: int) -> Tensor:
+    """A buffer (B, H, ≥ 2 · needed, width) whose first `filled` positions are those of the given one."""
     rows, heads, _, width = buffer.shape
     larger = buffer.new_empty(rows, heads, max(MIN_CAPACITY, 2 * needed), width)
-    larger[:, :, :filled] = buffer[:, :, :filled]
+    larger.narrow(2, 0, filled).copy_(buffer.narrow(2, 0, filled))
     return larger
 
 
