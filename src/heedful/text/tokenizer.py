@@ -197,9 +197,8 @@ def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) ->
 
 def _bert(path: Path) -> Backend:
     """Read a BERT vocab.txt; text is lower-cased if the vocabulary has no upper-case letter."""
-    words = (
-        path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    )  # not splitlines(): a token may contain another line separator
+    # Not splitlines(): a token may contain another line separator.
+    words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     vocabulary = {word: index for index, word in enumerate(words)}
     if "[UNK]" not in vocabulary:
         raise HeedfulError(f"{path} has no [UNK] line, so it is not a BERT vocabulary")
