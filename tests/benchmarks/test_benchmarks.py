@@ -39,8 +39,8 @@ whole = pytest.mark.skipif(WHOLE not in os.environ, reason=f"whole benchmarks ar
 WORDS = "a man dog woman boy in the park plays reads runs with red blue ball".split()
 
 
-def sentence(chance: random.Random) -> str:
-    return " ".join(chance.choice(WORDS) for _ in range(chance.randint(3, 12)))
+def sentence(rng: random.Random) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 12)))
 
 
 def printed_by(name: str, *arguments: str | Path) -> str:
@@ -74,8 +74,8 @@ def assert_engines_are_alike(summary: dict[str, Any], quality: str) -> None:
 
 @whole
 def test_the_language_model_benchmark_compares_equal_models(tmp_path: Path) -> None:
-    chance, text, output = random.Random(1), tmp_path / "text.txt.gz", tmp_path / "output.txt"
-    text.write_bytes(gzip.compress("".join(sentence(chance) + "\n" for _ in range(200)).encode()))
+    rng, text, output = random.Random(1), tmp_path / "text.txt.gz", tmp_path / "output.txt"
+    text.write_bytes(gzip.compress("".join(sentence(rng) + "\n" for _ in range(200)).encode()))
     quick = ("--steps", "4", "--rounds", "1", "--workers", "1", "--threads", "1")
     printed, summary = run_script("language_model", "--data", text, *quick, "--output", output)
     assert_engines_are_alike(summary, "loss")
@@ -98,7 +98,7 @@ def test_the_vision_benchmark_compares_equal_models() -> None:
 def test_the_fine_tuning_benchmark_compares_equal_models(tmp_path: Path) -> None:
     transformers = importlib.import_module("transformers")
     pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")
-    model, chance = tmp_path / "bert", random.Random(1)
+    model, rng = tmp_path / "bert", random.Random(1)
     model.mkdir()
     (model / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]) + "\n")
     transformers.BertTokenizerFast(vocab=str(model / "vocab.txt")).save_pretrained(model)
@@ -108,7 +108,7 @@ def test_the_fine_tuning_benchmark_compares_equal_models(tmp_path: Path) -> None
     )  # fmt: skip
     transformers.BertModel(config, add_pooling_layer=False).save_pretrained(model)
     for split, count in {"train": 64, "dev": 16}.items():
-        rows = [f"{sentence(chance)}\t{number % 2}\n" for number in range(count)]
+        rows = [f"{sentence(rng)}\t{number % 2}\n" for number in range(count)]
         (tmp_path / f"{split}.tsv").write_text("".join(rows), encoding="utf-8")
     quick = ("--steps", "2", "--rounds", "1", "--workers", "1", "--threads", "1")
     _, summary = run_script("fine_tuning", "--data", tmp_path, "--model", model, *quick)
@@ -117,10 +117,10 @@ def test_the_fine_tuning_benchmark_compares_equal_models(tmp_path: Path) -> None
 
 
 def write_captions(folder: Path) -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     for split, count in {"train": 200, "val": 6, "test_2016_flickr": 20}.items():
         for language in ("en", "de"):
-            lines = "".join(sentence(chance) + "\n" for _ in range(count))
+            lines = "".join(sentence(rng) + "\n" for _ in range(count))
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
 
 
@@ -222,8 +222,8 @@ def small_peer(name: str, dropout: float = 0.0) -> tuple[Peer, Seq2SeqConfig]:
 
 
 def small_batch() -> Batch:
-    chance = np.random.default_rng(1)
-    rows = [chance.integers(4, 300, length, dtype=np.uint32) for length in (5, 9, 3, 7, 8, 4)]
+    rng = np.random.default_rng(1)
+    rows = [rng.integers(4, 300, length, dtype=np.uint32) for length in (5, 9, 3, 7, 8, 4)]
     return collate(rows[:3], rows[3:], SPECIAL)
 
 

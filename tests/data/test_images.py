@@ -49,7 +49,7 @@ def test_files_that_are_not_images_are_counted_and_named(folder: Path) -> None:
     (folder / "green" / "notes.txt").write_text("these are green")
     (folder / "green" / "empty.png").touch()
     (folder / "green" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
-    (folder / "green" / ".DS_Store").write_text("put there by a computer, meant by nobody")
+    (folder / "green" / ".DS_Store").write_text("created by the operating system")
     (folder / ".cache").mkdir()
     drops = Drops()
     found = read_folder(folder, 8, drops=drops)

@@ -67,9 +67,9 @@ def test_a_classifier_gives_the_same_outputs_in_transformers(tokenizer: Tokenize
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     inputs = reader(TEXTS, padding=True, truncation=True, return_tensors="pt")
     assert inputs.input_ids.size(1) == 40  # some were truncated
-    for chances, best in zip(model(**inputs).logits.softmax(-1), classifier.classify(TEXTS, top=3), strict=True):
-        for label, chance in best:
-            assert abs(float(chances[model.config.label2id[label]]) - chance) < 1e-4
+    for probabilities, best in zip(model(**inputs).logits.softmax(-1), classifier.classify(TEXTS, top=3), strict=True):
+        for label, probability in best:
+            assert abs(float(probabilities[model.config.label2id[label]]) - probability) < 1e-4
 
 
 @torch.no_grad()

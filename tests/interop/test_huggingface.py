@@ -119,7 +119,7 @@ def test_a_configuration_of_another_model_than_the_weights_is_refused(folder: Pa
     change_config(folder, model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=12, n_layer=1, n_head=3, n_positions=30)
     said = refused(folder)
     assert "missing wte.weight" in said
-    assert re.search(r"; and \d+ more$", said), "a list that nobody can read is cut"
+    assert re.search(r"; and \d+ more$", said), "an endless list is shortened"
 
 
 def test_weights_in_several_files_are_read(folder: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,9 @@ def test_wrong_ids_are_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps(numbers))
     with pytest.raises(HeedfulError, match=r"vocab.json (does not number its|has no <unk>)"):
         read_foreign_tokenizers(tmp_path, "marian", ForeignConfig({}, "config.json"), [9, 9])
+
+
+def test_without_the_package_an_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)  # as if it were not installed
+    with pytest.raises(HeedfulError, match=r"needs the packages sentencepiece and protobuf; .*pip install 'heedful\[marian\]'"):
+        read_sentencepiece(tmp_path / "source.spm")

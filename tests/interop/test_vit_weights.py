@@ -125,10 +125,10 @@ def test_a_directory_classifies_images_like_transformers_and_exports_unchanged(t
     again = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "back").eval()
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "back", backend="pil")
     with torch.no_grad():
-        chances = again(processor(image, return_tensors="pt").pixel_values).logits.softmax(-1)[0]
+        probabilities = again(processor(image, return_tensors="pt").pixel_values).logits.softmax(-1)[0]
     found = dict(classifier.classify([tmp_path / "image.png"], top=5)[0])
     assert again.config.id2label == labels
-    assert all(abs(found[name] - float(chances[number])) < 1e-4 for number, name in labels.items())
+    assert all(abs(found[name] - float(probabilities[number])) < 1e-4 for number, name in labels.items())
 
 
 @pytest.mark.parametrize(
