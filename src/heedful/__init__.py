@@ -8,14 +8,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from heedful.errors import HeedfulError as HeedfulError
     from heedful.models.seq2seq import make_model as make_model
+    from heedful.pipelines.answerer import Answerer as Answerer
+    from heedful.pipelines.classifier import Classifier as Classifier
+    from heedful.pipelines.embedder import Embedder as Embedder
+    from heedful.pipelines.images import ImageClassifier as ImageClassifier
+    from heedful.pipelines.masked import MaskedModel as MaskedModel
+    from heedful.pipelines.summarizer import Summarizer as Summarizer
+    from heedful.pipelines.tagger import Tagger as Tagger
     from heedful.pipelines.translator import Translator as Translator
+    from heedful.pipelines.writer import Writer as Writer
 
 __version__ = "0.1.0"
 
@@ -28,15 +36,63 @@ _WHERE = {
 __all__ = ["HeedfulError", "Translator", "load", "make_model"]
 
 
-def load(folder: str | Path, device: str = "auto") -> Any:
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["translation"]) -> Translator: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["summarization"]) -> Summarizer: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["language-model"]) -> Writer: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["bert-pretraining"]) -> MaskedModel: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["classification"]) -> Classifier: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["tagging"]) -> Tagger: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["question-answering"]) -> Answerer: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["image-classification"]) -> ImageClassifier: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto", *, job: Literal["embedding"]) -> Embedder: ...
+
+
+@overload
+def load(folder: str | Path, device: str = "auto") -> Any: ...
+
+
+def load(folder: str | Path, device: str = "auto", *, job: str | None = None) -> Any:
     """A trained model from its directory (or the best one of a run), ready to use; `auto` is a GPU where there is one.
 
-    What it can do depends on its job: `translate`, `generate`, `fill`, `embed`, `classify`, `tag`, `answer`.
+    What it can do depends on its job: `translate`, `summarize`, `generate`, `fill`, `embed`, `classify`, `tag`, `answer`.
+    Naming the `job` refuses any other model, and lets type checkers know what comes back.
     """
-    from heedful.pipelines import load_pipeline
+    from heedful.jobs.registry import JOBS
+    from heedful.pipelines.load import load_pipeline
     from heedful.runtime.device import pick_device
 
-    return load_pipeline(folder, pick_device(device))
+    if job is None:
+        return load_pipeline(folder, pick_device(device))
+    if job not in JOBS:
+        from heedful.errors import UsageError, did_you_mean
+
+        raise UsageError(f"there is no job '{job}'{did_you_mean(job, JOBS)}")
+    return JOBS[job].pipeline_class.load(folder, pick_device(device))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import heedful
 from conftest import TASKS as JOBS
 from conftest import Trained
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.embedder import Embedder
@@ -152,3 +152,13 @@ def test_batches_keep_to_their_budget_and_lose_nothing() -> None:
     assert len(batches) < 100
     assert by_budget([0], [1000], 10) == [[0]]
     assert by_budget([], [], 10) == []
+
+
+def test_load_takes_the_job_that_is_named_and_no_other(trained: Trained) -> None:
+    import heedful
+
+    assert heedful.load(trained("tagging"), job="tagging").tag("on 7 May")
+    with pytest.raises(HeedfulError, match="is a tagger, not a translation model"):
+        heedful.load(trained("tagging"), job="translation")
+    with pytest.raises(UsageError, match="there is no job 'tag'; did you mean 'tagging'"):
+        heedful.load(trained("tagging"), job="tag")  # type: ignore[call-overload]
