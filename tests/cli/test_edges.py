@@ -233,7 +233,7 @@ def test_an_import_with_labels_that_are_no_names_is_refused(
     run("export", trained("tagging"), tmp_path / "theirs")
     values = json.loads((tmp_path / "theirs" / "config.json").read_text())
     (tmp_path / "theirs" / "config.json").write_text(json.dumps({**values, "id2label": labels}))
-    assert "has an id2label with names that are no text" in run("import", tmp_path / "theirs", tmp_path / "ours", code=1)[1]
+    assert "has an id2label with names that are not text" in run("import", tmp_path / "theirs", tmp_path / "ours", code=1)[1]
     assert not (tmp_path / "ours").exists()
 
 
