@@ -136,10 +136,10 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(
     trainer, task = trainer_of(pairs, tmp_path)
     usual, calls = task.loss, 0
 
-    def poisoned(model: Seq2Seq, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, int]:
+    def poisoned(model: Seq2Seq, batch: Batch, r_drop: float = 0.0) -> tuple[torch.Tensor, torch.Tensor, int]:
         nonlocal calls
         calls += 1
-        loss, nll, tokens = usual(model, batch)
+        loss, nll, tokens = usual(model, batch, r_drop)
         return (loss * float("nan") if calls in (5, 9) else loss), nll, tokens
 
     monkeypatch.setattr(task, "loss", poisoned)
@@ -214,7 +214,11 @@ def test_the_loop_with_accumulation_takes_several_batches_a_step(pairs: tuple[Pa
 def test_r_drop_begins_when_it_is_told(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     """Until then every step is that of a run without it, and from then on none."""
     usual = ["training.steps=10", "model.dropout=0.3"]
-    extra = {"without": [], "half": ["training.r_drop=1", "training.r_drop_from=0.5"], "whole": ["training.r_drop=1"]}
+    extra = {
+        "without": ["training.r_drop=0"],
+        "half": ["training.r_drop=1", "training.r_drop_from=0.5"],
+        "whole": ["training.r_drop=1", "training.r_drop_from=0"],
+    }
     losses: dict[str, list[float]] = {}
     for name, more in extra.items():
         trainer, task = trainer_of(pairs, tmp_path / name, *usual, *more)
