@@ -1,11 +1,12 @@
-# make demo   set up, train the default model, score it, translate examples, write the report
+# make demo   set up, train the default model, score it, translate examples, write the report and the page
 # make test   set up, lint, types, tests
 # make docs   set up, write the reference pages, build the documentation into site/
 # make slow   the tests that `make test` leaves out: ten times as many malformed inputs, more kills, more full disks
+# make soak   ten minutes of random traffic against a served model (after `make demo`)
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs slow lint clean
+.PHONY: demo test docs slow soak lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,16 +27,26 @@ demo: .venv/base
 	@$(BIN)/heedful translate runs/dates/best --input docs/dates.txt > runs/dates/examples.txt
 	@paste -d '\t' docs/dates.txt runs/dates/examples.txt
 	@echo
-	@echo 'Open runs/dates/report.html in a browser.'
+	@$(BIN)/heedful page runs/dates runs/dates/page.html > /dev/null
+	@echo 'Open runs/dates/page.html in a browser: the model itself is inside, to use and to look into.'
+	@echo 'Open runs/dates/report.html for its scores and how it learned.'
+	@echo 'Serve it to others: $(BIN)/heedful serve runs/dates'
 
 lint: .venv/dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
+	@$(MAKE) --no-print-directory node_modules/.bin/eslint
+	@if test -x node_modules/.bin/eslint; then npm run --silent lint; fi
+
+# ESLint and TypeScript check the page's JavaScript. Only development has a use for them, and it does without where there is no npm.
+node_modules/.bin/eslint: package.json package-lock.json
+	@if command -v npm > /dev/null && npm ci --silent --no-audit --no-fund; then touch $@; \
+	else echo 'npm cannot install ESLint: the JavaScript of the page is not checked'; fi
 
 test: lint
-	@$(BIN)/python -m pytest -n 2 --ignore=tests/system
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' --ignore=tests/system
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
 
 docs: .venv/dev
@@ -45,7 +56,12 @@ docs: .venv/dev
 
 slow: .venv/dev
 	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz
+	@HEEDFUL_FUZZ=50 $(BIN)/python -m pytest -n 0 -s tests/serving/test_schema.py
+	@$(BIN)/python -m pytest -n 0 -m slow --ignore=tests/system
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
+
+soak: .venv/dev
+	@$(BIN)/python benchmarks/soak.py runs/dates --minutes 10
 
 clean:
 	rm -rf .venv build dist site src/*.egg-info

@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy
 from heedful.data.drops import Drops
 from heedful.data.labelled import read_labelled
 from heedful.interop.huggingface import import_huggingface
-from heedful.runtime.processes import cores
+from heedful.runtime.cores import cores
 from measuring import Transcript, at_end_alone, counted, heedful_facts, medians, watch_heedful, watch_peer
 
 BATCH, LONGEST, WEIGHT_DECAY = 32, 64, 0.01

@@ -26,7 +26,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from heedful.recipes import Recipe, load_recipe
-from heedful.runtime.processes import cores
+from heedful.runtime.cores import cores
 from heedful.runtime.screen import Silence
 from heedful.tasks.language_model import LanguageModelTask
 from measuring import (

@@ -13,14 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from heedful.data.batches import Position
 from heedful.pipelines import load_pipeline
-from heedful.runtime.processes import cores
+from heedful.runtime.cores import cores
 from heedful.runtime.run_log import read_metrics
+from heedful.tasks.task import AnyTask
+from heedful.training.trainer import PIECE, PIECE_NUMBERS
 
 BUSY = 0.5  # with a higher load before the start, speeds are unreliable
 
@@ -166,6 +170,25 @@ def heedful_rate(run: Path) -> float:
     rows = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"]
     first = rows[0] if len(rows) > 1 else {"tokens": 0, "seconds": 0.0}
     return float((rows[-1]["tokens"] - first["tokens"]) / (rows[-1]["seconds"] - first["seconds"]))
+
+
+def processor_seconds(task: AnyTask, steps: int) -> float:
+    """Processor time of forward and backward on a batch of a task, by one thread, without the first batch.
+
+    Unlike speeds, it is hardly changed by other programs on the machine.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = task.build_model().train()
+    pieces = max(PIECE, PIECE_NUMBERS // task.config.d_model)
+    seconds = []
+    for _, batch in islice(task.batches(Position(), 0, 1), steps):
+        started = time.process_time()
+        for piece in batch.pieces(pieces) if batch is not None else []:
+            task.loss(model, piece)[0].backward()
+        seconds.append(time.process_time() - started)
+    torch.set_num_threads(threads)
+    return statistics.mean(seconds[1:])
 
 
 def heedful_facts(watched: Watched, run: Path) -> dict[str, float]:

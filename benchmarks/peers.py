@@ -30,7 +30,7 @@ from heedful.data.framing import Batch, SpecialIds, special_ids
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
 from heedful.recipes import load_recipe
-from heedful.runtime.processes import cores
+from heedful.runtime.cores import cores
 from heedful.tasks.translation import TranslationTask
 
 LABEL_SMOOTHING, CLIP, BETAS, EPSILON = 0.1, 1.0, (0.9, 0.98), 1e-9

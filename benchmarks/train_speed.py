@@ -42,8 +42,8 @@ from heedful.data.framing import Batch
 from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe
+from heedful.runtime.cores import cores
 from heedful.runtime.device import cpu_has_bf16
-from heedful.runtime.processes import cores
 from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask

@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 from heedful.data.images import LabelledImages, crop, read_digits, to_floats
 from heedful.recipes import Recipe, load_recipe
-from heedful.runtime.processes import cores
+from heedful.runtime.cores import cores
 from measuring import (
     Transcript,
     adamw,

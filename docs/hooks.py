@@ -15,7 +15,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-LINKED = ("benchmarks/*.py", "benchmarks/results/*", "LICENSE", "constraints.txt", "src/heedful/recipes/*.toml")
+LINKED = ("benchmarks/*.py", "benchmarks/results/*", "deploy/*", "LICENSE", "constraints.txt", "src/heedful/recipes/*.toml")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -32,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Links that leave docs/ lead to the same files in the site."""
-    return links_from_root(re.sub(r"\]\((\.\./)(?!\.\./)(?=[A-Zbs])", "](", markdown))
+    return links_from_root(re.sub(r"\]\((\.\./)(?!\.\./)(?=[A-Zbds])", "](", markdown))
 
 
 def links_from_root(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from annotated_types import Interval
 
-from heedful.cli import app
+from heedful.cli.main import app
 from heedful.jobs.registry import TRAINABLE, VERBS, Job
 from heedful.models import config_class
 from heedful.models.presets import PRESETS
@@ -87,7 +87,7 @@ def data_sections() -> Iterator[str]:
     yield "Files are UTF-8, plain or gzip."
     for settings, jobs in by_class.items():
         yield f"### {', '.join(jobs)}"
-        generated = ", ".join(f"`{TRAINABLE[job].generate}`" for job in jobs)
+        generated = ", ".join(f"`{name}`" for job in jobs for name in TRAINABLE[job].generate)
         yield f"{settings.__doc__} `generate` may be {generated}; giving your own files switches it off."
         yield settings_table(settings)
 
@@ -122,7 +122,7 @@ def settings_table(settings: Any, without: Iterable[str] = ()) -> str:
     types = hints(settings)
     rows = [
         (code(one.name), values_of(types[one.name]), default_of(one.default), one.metadata.get("about", ""))
-        for one in dataclasses.fields(settings)
+        for one in sorted(dataclasses.fields(settings), key=lambda one: one.kw_only is True)  # a model's own settings first
         if one.name not in without
     ]
     return table(("key", "value", "default", "meaning"), rows)
@@ -197,7 +197,8 @@ def parameter_table(verb: Any) -> str:
             continue
         argument = one.param_type_name == "argument"
         names = code(one.metavar or one.name.upper()) if argument else ", ".join(map(code, one.opts))
-        default = "" if argument or one.default is None or one.default is False else code(one.default)
+        silent = argument or one.default is None or one.default is False or one.default == ""
+        default = "" if silent else code(one.default)
         rows.append((names, default, one.help or ""))
     return table(("argument or option", "default", "meaning"), rows)
 

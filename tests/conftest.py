@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from heedful.cli import main
+from heedful.cli.main import main
 from heedful.recipes import Recipe, load_recipe
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytest_plugins = ["servers", "page_models"]  # fixtures that start `heedful serve`, and that open the page on models
 WORDS = "zero one two three four five six seven eight nine".split()
 THINGS = "sun rain wind snow cloud river stone tree".split()
 MONTHS = "January March May July October".split()
@@ -57,9 +58,9 @@ def one_thread() -> None:
 
 def write_pairs(folder: Path, count: int, seed: int = 0) -> tuple[Path, Path]:
     """Two aligned files: digits, and the same number in words, backwards."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     source, target = folder / "train.digits", folder / "train.words"
-    rows = [[chance.randrange(10) for _ in range(chance.randint(2, 6))] for _ in range(count)]
+    rows = [[rng.randrange(10) for _ in range(rng.randint(2, 6))] for _ in range(count)]
     source.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
     target.write_text("".join(" ".join(WORDS[d] for d in reversed(row)) + "\n" for row in rows), encoding="utf-8")
     return source, target
@@ -67,8 +68,8 @@ def write_pairs(folder: Path, count: int, seed: int = 0) -> tuple[Path, Path]:
 
 def sentences(count: int, seed: int = 0) -> list[str]:
     """`the sun is over 7 rivers and stones .` and the like, of different lengths, no two of them equal."""
-    chance = random.Random(seed)
-    rows = [chance.choices(THINGS, k=chance.randint(2, 5)) for _ in range(count)]
+    rng = random.Random(seed)
+    rows = [rng.choices(THINGS, k=rng.randint(2, 5)) for _ in range(count)]
     return [
         f"the {first} is over {number} {' and '.join(f'{thing}s' for thing in rest)} ."
         for number, (first, *rest) in enumerate(rows)
@@ -77,18 +78,18 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 def tagged_dates(count: int, seed: int = 0) -> Iterator[tuple[list[str], list[str]]]:
     """Words and tags of dates: `on 7 May 1984 .`"""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(count):
-        date = [str(chance.randint(1, 28)), chance.choice(MONTHS), str(chance.randint(1900, 2030))]
+        date = [str(rng.randint(1, 28)), rng.choice(MONTHS), str(rng.randint(1900, 2030))]
         yield ["on", *date, "."], ["O", "B-DAY", "B-MONTH", "B-YEAR", "O"]
 
 
 def squad(count: int, seed: int = 0) -> dict[str, object]:
     """Questions on who lives where, each with its passage."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     paragraphs = []
     for number in range(count):
-        homes = chance.sample(CITIES, 3)
+        homes = rng.sample(CITIES, 3)
         context = " ".join(f"Person {number}{letter} lives in {home}." for letter, home in zip("abc", homes, strict=True))
         answer = {"text": homes[1], "answer_start": context.index(homes[1])}
         question = {"id": str(number), "question": f"Where does person {number}b live?", "answers": [answer]}
@@ -100,11 +101,11 @@ def write_images(folder: Path, count: int, seed: int = 0) -> Path:
     """Grey images of 8×8 whose upper or lower half is bright, `count` of each."""
     from PIL import Image
 
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for name, bright in (("lower", range(4, 8)), ("upper", range(4))):
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            values = [chance.randint(150, 255) if row in bright else chance.randint(0, 99) for row in range(8) for _ in range(8)]
+            values = [rng.randint(150, 255) if row in bright else rng.randint(0, 99) for row in range(8) for _ in range(8)]
             image = Image.new("L", (8, 8))
             image.putdata(values)
             image.save(folder / name / f"{number}.png")
@@ -197,8 +198,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def heedful() -> Command:
     """Run a `heedful` command in a process of its own."""
 
-    def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # type: ignore[call-overload]
+    def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, "-m", "heedful", *map(str, arguments)],
             capture_output=True,
             text=True,

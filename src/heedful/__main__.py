@@ -1,6 +1,6 @@
 """`python -m heedful`, which is what torchrun starts."""
 
-from heedful.cli import main
+from heedful.cli.main import main
 
 if __name__ == "__main__":
     main()

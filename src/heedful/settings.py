@@ -11,13 +11,21 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from annotated_types import Interval
 
 from heedful.errors import UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"  # from a file, unchecked
+Values: TypeAlias = dict[str, Any]  # settings by name, each already checked against its field
+Hint: TypeAlias = Any  # an annotation such as `Annotated[int, Interval(ge=1)]`; Python has no type for these
+
 T = TypeVar("T")
+Settings = TypeVar("Settings", bound="DataclassInstance")
 
 MANY = 10**9
 Count = Annotated[int, Interval(ge=1, le=MANY)]
@@ -29,7 +37,7 @@ Positions = Annotated[int, Interval(ge=1, le=10**7)]
 Vocabulary = Annotated[int, Interval(ge=1, le=2**31)]
 Epsilon = Annotated[float, Interval(ge=0, le=1)]
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list of names"}
+WORDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list of names"}
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -38,19 +46,19 @@ def setting(default: T, about: str) -> T:
     return dataclasses.field(default=default, metadata={"about": about})
 
 
-def hints(settings: Any) -> dict[str, Any]:
+def hints(settings: Callable[..., object]) -> dict[str, Hint]:
     """Field → its type with range and choices."""
     return typing.get_type_hints(settings, include_extras=True)
 
 
-def from_json(name: str, hint: Any, value: Any) -> Any:
+def from_json(name: str, hint: Hint, value: Json) -> Any:
     """A value from TOML or JSON, checked against a field's type and range; "none" stands for None, which TOML lacks."""
     kind, optional, _, _ = parts_of(hint)
     if optional and (value is None or value == "none"):
         return None
-    if kind is list and not (isinstance(value, Sequence) and all(isinstance(entry, str) for entry in value)):
-        raise UsageError(f"{name} must be {WORDS[list]}, not {_short(repr(value))}")
     if kind is list:
+        if not isinstance(value, Sequence) or not all(isinstance(entry, str) for entry in value):
+            raise UsageError(f"{name} must be {WORDS[list]}, not {_short(repr(value))}")
         return list(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 1e300:
         value = float(value)
@@ -59,26 +67,26 @@ def from_json(name: str, hint: Any, value: Any) -> Any:
     return _in_range(name, hint, value)
 
 
-def check_fields(settings: Any) -> None:
+def check_fields(settings: DataclassInstance) -> None:
     """Check every field of an instance against its type and range; for the `__post_init__` of a class of settings."""
     for name, hint in hints(type(settings)).items():
         from_json(name, hint, getattr(settings, name))
 
 
-def build(settings: Callable[..., T], given: Mapping[str, Any]) -> T:
+def build(settings: type[Settings], given: Mapping[str, Json]) -> Settings:
     """An instance of a class of settings from JSON; unknown and missing names are named."""
     known = hints(settings)
     for name in given:
         if name not in known:
             raise UsageError(f"there is no setting '{_short(name)}'")
-    needed = [one.name for one in dataclasses.fields(settings) if one.default is dataclasses.MISSING]  # type: ignore[arg-type]
+    needed = [one.name for one in dataclasses.fields(settings) if one.default is dataclasses.MISSING]
     for name in needed:
         if name not in given:
             raise UsageError(f"it does not say {name}")
     return settings(**{name: from_json(name, known[name], value) for name, value in given.items()})
 
 
-def check_arguments(call: Callable[..., object], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(call: Callable[..., object], given: Mapping[str, Json]) -> Values:
     """Keyword arguments from JSON, checked against the types and ranges of a function's parameters."""
     known = hints(call)
     unknown = [name for name in given if name not in known]
@@ -87,7 +95,7 @@ def check_arguments(call: Callable[..., object], given: Mapping[str, Any]) -> di
     return {name: from_json(name, known[name], value) for name, value in given.items()}
 
 
-def from_text(name: str, hint: Any, text: str) -> Any:
+def from_text(name: str, hint: Hint, text: str) -> Any:
     """A value from the command line."""
     kind, optional, _, _ = parts_of(hint)
     if optional and text.lower() in ("", "none"):
@@ -101,7 +109,7 @@ def from_text(name: str, hint: Any, text: str) -> Any:
     return _in_range(name, hint, value)
 
 
-def _in_range(name: str, hint: Any, value: Any) -> Any:
+def _in_range(name: str, hint: Hint, value: Any) -> Any:
     _, _, interval, choices = parts_of(hint)
     if choices and value not in choices:
         raise UsageError(
@@ -121,21 +129,30 @@ def _in_range(name: str, hint: Any, value: Any) -> Any:
     return value
 
 
-def parts_of(hint: Any) -> tuple[Any, bool, Any, tuple[Any, ...]]:
-    """(type, may be None, range, choices) of a field's type."""
+class FieldType(NamedTuple):
+    """The parts of an annotation."""
+
+    kind: type
+    optional: bool  # it may be None
+    interval: Interval | None
+    choices: tuple[str | int, ...]  # empty: any value
+
+
+def parts_of(hint: Hint) -> FieldType:
+    """The parts of a field's type."""
     interval = None
     if typing.get_origin(hint) is Annotated:
         interval = next((part for part in hint.__metadata__ if isinstance(part, Interval)), None)
         hint = hint.__origin__
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         kind, _, inner, choices = parts_of(next(part for part in typing.get_args(hint) if part is not type(None)))
-        return kind, True, interval or inner, choices
+        return FieldType(kind, True, interval or inner, choices)
     if typing.get_origin(hint) in (list, Sequence):
-        return list, False, None, ()
+        return FieldType(list, False, None, ())
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
-        return type(choices[0]), False, interval, choices
-    return hint, False, interval, ()
+        return FieldType(type(choices[0]), False, interval, choices)
+    return FieldType(hint, False, interval, ())
 
 
 def _short(text: str, longest: int = 60) -> str:

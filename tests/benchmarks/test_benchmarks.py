@@ -126,7 +126,7 @@ def write_captions(folder: Path) -> None:
 
 @whole
 def test_the_attention_benchmark_scores_three_models_of_equal_size_by_length(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the figure needs matplotlib; pip install 'heedful[bench]'")
     write_captions(tmp_path)
     quick = ("--jobs", "multi30k", "--minutes", "0.001", "--probe-steps", "4", "--workers", "1")
     plot = tmp_path / "plot.png"
@@ -170,7 +170,7 @@ def test_labels_keep_their_order_and_distance_inside_the_panel() -> None:
 
 
 def test_a_plot_can_be_drawn_again_from_an_earlier_summary(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the figure needs matplotlib; pip install 'heedful[bench]'")
     rows = {name: {"parameters": 1_000_000, "by_length": [50.0, 40.0 - n]} for n, name in enumerate(MODELS)}
     jobs = {name: {"minutes": 1.0, "ranges": [[1, 4], [5, 5]], "models": rows} for name in JOBS}
     draw({"jobs": jobs}, tmp_path / "plot.png")

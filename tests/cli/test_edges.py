@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from conftest import Run, Trained, write_examples
-from heedful.errors import HeedfulError
 from heedful.pipelines import load_pipeline
 from heedful.runtime import device
 
@@ -173,7 +172,7 @@ def test_a_length_penalty_must_be_finite(trained: Trained, run: Run) -> None:
         ({"model__norm": "middle"}, "norm must be one of post, pre, not 'middle'"),
         ({"model": [1]}, "does not describe a heedful model"),
         ({"task": [1]}, "names the task '[1]'"),
-        ({"kind": {}}, "and the kind '{}', unknown here"),
+        ({"kind": {}}, "and the kind '{}', which this version does not have"),
         ({"format": True}, "was written by a newer heedful"),
         ({"settings": 3}, "settings must be an object"),
         ({"settings__beam": None}, "beam must be a whole number, not None"),
@@ -212,10 +211,8 @@ def test_a_header_that_would_take_all_memory_is_refused(copied: Callable[[str], 
     folder = copied("language-model")
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", 10**10) + b"{}")
     _, err = run("generate", folder, "the", code=1)
-    assert (
-        err
-        == f"error: {folder / 'model.safetensors'} is not a whole safetensors file: its header would take 10,000,000,000 bytes\n"
-    )
+    path = folder / "model.safetensors"
+    assert err == f"error: {path} is not a complete safetensors file: its header would take 10,000,000,000 bytes\n"
 
 
 def test_a_card_that_is_not_utf8_is_no_reason_to_fail(copied: Callable[[str], Path], run: Run) -> None:
@@ -254,7 +251,7 @@ def test_roberta_is_not_taken_for_bert(run: Run, tmp_path: Path) -> None:
     (tmp_path / "roberta").mkdir()
     (tmp_path / "roberta" / "config.json").write_text('{"model_type": "roberta"}')
     _, err = run("import", tmp_path / "roberta", tmp_path / "out", code=1)
-    assert "which heedful does not read; it reads bert, gpt2, marian, vit" in err
+    assert "which heedful does not read; it reads bert, big_bird, gpt2, longformer, marian, vit" in err
     assert "did you mean" not in err
 
 
@@ -345,15 +342,34 @@ def test_labels_the_model_does_not_know_are_counted(trained: Trained, run: Run, 
     assert "most of " in run("evaluate", trained("classification"), data, code=1)[1]
 
 
-def test_a_validation_that_is_not_finite_never_stands_in_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("losses", "best"), [([math.nan, 5.0, 6.0], 2), ([4.0, math.inf, math.nan], 1), ([math.nan] * 3, 1)])
+def test_a_validation_that_is_not_finite_never_stands_in_the_way(
+    losses: list[float], best: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from conftest import small_recipe
+    from heedful.evaluation.score_names import Scores
+    from heedful.models.gpt import GPT
+    from heedful.runtime.processes import Processes
+    from heedful.runtime.run_log import read_metrics
     from heedful.runtime.screen import Silence
+    from heedful.tasks.language_model import LanguageModelTask
+    from heedful.training.checkpoint import list_checkpoints, load_checkpoint
     from heedful.training.run import train
 
-    recipe = small_recipe("language-model", tmp_path, "training.learning_rate=100", "training.clip=0", "training.steps=9")
-    with suppress(HeedfulError):  # a loss that is never finite
-        train(recipe, tmp_path / "run", Silence())
-    assert not (tmp_path / "run" / ".lock").exists()
+    given, validate = iter(losses), LanguageModelTask.validate
+
+    def with_given_loss(self: LanguageModelTask, model: GPT, processes: Processes, everything: bool = False) -> Scores:
+        scores = validate(self, model, processes, everything)
+        return scores if everything else {**scores, **dict.fromkeys(("loss", "perplexity", "bits_per_byte"), next(given))}
+
+    monkeypatch.setattr(LanguageModelTask, "validate", with_given_loss)
+    recipe = small_recipe("language-model", tmp_path, "training.steps=3", "training.validate_every=1")
+    results = train(recipe, tmp_path / "run", Silence())
+    _, newest = list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    assert load_checkpoint(newest)[2].best_step == best
+    assert math.isfinite(results["best"]["validation"]["loss"])
+    logged = [entry["loss"] for entry in read_metrics(tmp_path / "run" / "metrics.jsonl") if entry["kind"] == "valid"]
+    assert logged == [loss if math.isfinite(loss) else None for loss in losses]
 
 
 def test_weights_that_are_not_finite_are_scored_and_reported(copied: Callable[[str], Path], run: Run, tmp_path: Path) -> None:

@@ -12,16 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.decoding.search import (
-    Hypothesis,
-    Limits,
-    beam_search,
-    greedy_search,
-    length_penalty,
-    next_log_probabilities,
-    restrict,
-    sample,
-)
+from heedful.decoding.length_penalty import length_penalty
+from heedful.decoding.search import beam_search, greedy_search, next_log_probabilities, restrict, sample
+from heedful.decoding.sentence import Hypothesis, Limits
 from heedful.models.seq2seq import Seq2Seq, make_model
 from heedful.nn.masks import padding_mask
 
@@ -104,6 +97,10 @@ def slow_beam(model: Seq2Seq, source: list[int], limits: Limits, beam: int, alph
         elif len(ended) == beam and open_[0][1] / penalty <= ended[-1][1]:
             break
     return sorted(ended, key=lambda h: -h[1])
+
+
+def test_an_output_is_never_longer_than_the_most_tokens_allowed() -> None:
+    assert [Limits(BOS, EOS, PAD, 3, max_tokens=most).longest(10) for most in (0, 5, 13, 20)] == [13, 5, 13, 13]
 
 
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
@@ -304,7 +301,7 @@ def test_sampling_from_the_best_token_alone_is_greedy(variant: int) -> None:
 
 def test_the_same_seed_draws_the_same_outputs() -> None:
     def draw(seed: int) -> list[Hypothesis]:
-        return sample(small(), *batch_of(SOURCES), LIMITS, generator=torch.Generator().manual_seed(seed))
+        return sample(small(), *batch_of(SOURCES), LIMITS, seed=seed)
 
     assert draw(1) == draw(1)
     assert draw(1) != draw(2)
@@ -312,8 +309,7 @@ def test_the_same_seed_draws_the_same_outputs() -> None:
 
 def test_a_sample_is_scored_by_the_model_s_own_log_probability() -> None:
     model = small()
-    generator = torch.Generator().manual_seed(0)
-    for source, drawn in zip(SOURCES, sample(model, *batch_of(SOURCES), LIMITS, 2.0, 6, 0.9, generator), strict=True):
+    for source, drawn in zip(SOURCES, sample(model, *batch_of(SOURCES), LIMITS, 2.0, 6, 0.9), strict=True):
         tokens = drawn.tokens
         output = tokens if len(tokens) == len(source) + LIMITS.max_extra else [*tokens, EOS]
         total = sum(after(model, source, output[:i])[token] for i, token in enumerate(output))
@@ -328,6 +324,9 @@ class Rows:
 
     def select(self, rows: Tensor, sources: bool = True) -> None:
         self.count = len(rows)
+
+    def join(self, other: Rows) -> None:
+        self.count += other.count
 
 
 class Always:
@@ -354,8 +353,7 @@ def test_samples_are_as_frequent_as_their_probabilities(temperature: float, top_
     count = 20_000
     source, mask = torch.full((count, 1), 3), torch.ones(count, 1, dtype=torch.bool)
     limits = Limits(BOS, EOS, PAD, max_extra=0)  # one token each
-    generator = torch.Generator().manual_seed(0)
-    drawn = sample(Always(LOGITS), source, mask, limits, temperature, top_k, top_p, generator)
+    drawn = sample(Always(LOGITS), source, mask, limits, temperature, top_k, top_p)
     frequency = torch.zeros(len(LOGITS))
     for hypothesis in drawn:
         frequency[hypothesis.tokens[0] if hypothesis.tokens else EOS] += 1 / count

@@ -19,6 +19,8 @@ TRAINING = (
 )  # fmt: skip
 SHAPE = ("model.layers=1", "model.d_model=16", "tokenizer.size=300")
 TRANSFORMER = ("model.d_ff=16", "model.heads=2")
+LENGTH = ("data.max_length=64", "model.max_positions=64", "data.examples=40")
+SMALL = {"dates": ("data.pairs=300",), "long-recall": LENGTH, "listops": LENGTH}  # corpora that are made on the spot
 # What the examples of a job are called in the documents.
 FILES = {
     "summarization": ("articles.jsonl", "test-articles.jsonl"),
@@ -82,14 +84,14 @@ def run_command(command: str, run: Run) -> None:
     if command.startswith(ELSEWHERE):
         return
     if "runs/dates" in command and not Path("runs/dates").exists():
-        run_command("heedful train dates data.pairs=300", run)  # as `make demo` does
+        run_command("heedful train dates", run)  # as `make demo` does
     before, _, after = command.rpartition("cat ")[2].partition(" | ") if command.startswith("cat ") else ("", "", command)
     words = shlex.split(after)
     assert Path(words[0]).name == "heedful", f"the tests cannot run: {command}"
     output = Path(words[words.index(">") + 1]) if ">" in words else None
     words = words[1 : words.index(">")] if ">" in words else words[1:]
     if words[0] == "train":
-        words += TRAINING
+        words += (*TRAINING, *SMALL.get(words[1], ()))
         if not any(word.startswith("model.pretrained=") for word in words):
             words += SHAPE + (() if "model.kind=recurrent" in words else TRANSFORMER)
     out, _ = run(*words, stdin=Path(before).read_text() if before else "")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from conftest import TASKS, Trained
-from heedful.explain.maps import LONGEST
-from heedful.explain.report import learning_curves, main_score_first, typical_maps, write_report
+from heedful.explain.drawable import LONGEST
+from heedful.explain.report import learning_curves, main_score_first, typical_explanation, write_report
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.classifier import Classifier
 
@@ -24,13 +24,13 @@ def rewritten(run: Path, folder: Path, entries: list[dict[str, Any]] | None = No
     shutil.copy(run / "metrics.jsonl", folder)
     if entries is not None:
         (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    results = {**json.loads((run / "results.json").read_text(encoding="utf-8")), **changes}
+    results: Any = {**json.loads((run / "results.json").read_text(encoding="utf-8")), **changes}
     return write_report(folder, results, load_pipeline(run), [], "tokens").read_text(encoding="utf-8")
 
 
-def maps_of(page: str) -> list[dict[str, Any]]:
-    """The attention maps that stand in a page."""
-    found: list[dict[str, Any]] = json.loads(page.split('id="attention-maps">')[1].split("</script>")[0])
+def drawn_in(page: str) -> dict[str, Any]:
+    """The explanation that stands in a page."""
+    found: dict[str, Any] = json.loads(page.split('id="explanation">')[1].split("</script>")[0])
     return found
 
 
@@ -40,13 +40,17 @@ def test_the_report_of_every_job_stands_alone(task: str, trained: Trained) -> No
     assert "{{" not in page
     assert not re.search(r'(src|href)="(?!data:)|url\(|@import|fetch\(', page), "the page must not need other files"
     assert not re.search(r"\d\.\d{7}", page), "a number has too many digits"
-    maps = maps_of(page)
-    assert maps
-    for one in maps:
-        assert max(len(one["rows"]), len(one["columns"])) <= LONGEST
-        assert all(isinstance(weight, int) for row in one["layers"][0]["heads"][0] for weight in row)
+    drawn = drawn_in(page)
+    assert drawn["attention"]
+    for one in drawn["attention"]:
+        rows, columns = (len(drawn["sequences"][one[side]]["tokens"]) for side in ("queries", "keys"))
+        assert max(rows, columns) <= LONGEST
+        weights = one["layers"][0]["weights"]
+        assert weights["shape"][1:] == [rows, columns]
+        assert all(isinstance(weight, int) for weight in weights["data"])
         if not one["note"]:  # what is cut off is missing
-            assert all(sum(row) == pytest.approx(1000, abs=20) for row in one["layers"][0]["heads"][0])
+            sums = [sum(weights["data"][start : start + columns]) for start in range(0, len(weights["data"]), columns)]
+            assert sums == pytest.approx([weights["scale"]] * len(sums), abs=20)
     assert page.count("<svg") >= 2
     samples = json.loads((trained(task) / "results.json").read_text(encoding="utf-8"))["samples"]
     assert samples
@@ -110,5 +114,6 @@ def test_the_example_that_is_drawn_is_neither_the_shortest_nor_the_longest(train
     pipeline = load_pipeline(trained("classification"))
     assert isinstance(pipeline, Classifier)
     texts = ["sun", "the sun is over", "the rain is over 7 stones . " * 40]
-    drawn = typical_maps(pipeline, [(text, "sun") for text in texts])["encoder"]
-    assert len(drawn.rows) == len("the sun is over") + 2
+    typical = typical_explanation(pipeline, [(text, "sun") for text in texts])
+    assert typical is not None
+    assert typical.input == "the sun is over"

@@ -6,11 +6,12 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conftest import TASKS, OpenPage, Trained
+from heedful.evaluation.score_names import RunResults
 from heedful.explain.report import write_report
 from heedful.pipelines import load_pipeline
 from heedful.recipes import load_recipe
@@ -30,7 +31,7 @@ PHONE = {"width": 390, "has_touch": True, "is_mobile": True}
 
 def said(page: Page) -> str:
     """What the page tells of the selected cell."""
-    return page.locator("#attention output").inner_text()
+    return page.locator("#attention .said").inner_text()
 
 
 def check_heads(page: Page, layers: int, heads: int) -> None:
@@ -39,7 +40,9 @@ def check_heads(page: Page, layers: int, heads: int) -> None:
     for number in range(max(1, kinds.count())):
         if kinds.count():
             kinds.nth(number).click()
-        assert page.locator(".layer button").count() == layers * heads
+        choices = page.locator(".layer button")
+        assert choices.filter(has_text="head").count() == layers * heads
+        assert choices.filter(has_text="average").count() == layers
         drawn = page.locator("#attention canvas").evaluate_all(VISIBLE)
         assert len(drawn) >= layers * heads + 1
         assert all(drawn)
@@ -159,7 +162,7 @@ def test_long_words_right_to_left_text_and_lone_points_are_shown_well(
     folder.mkdir()
     shutil.copy(run / "recipe.toml", folder)
     (folder / "metrics.jsonl").write_text('{"kind": "train", "step": 5, "nll": 0.3}\n', encoding="utf-8")
-    results: dict[str, Any] = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
     results["samples"] = [
         {"input": "a short source", "output": "x" * 300, "reference": "a short reference"},
         {"input": "السلام عليكم.", "output": "你好。", "reference": "hello"},
@@ -174,14 +177,50 @@ def test_long_words_right_to_left_text_and_lone_points_are_shown_well(
     check_phone(open_page(folder / "report.html", **PHONE))
 
 
+def test_lines_lead_from_a_word_to_what_it_attends_to(trained: Trained, open_page: OpenPage) -> None:
+    page = open_page(trained("translation") / "report.html")
+    page.get_by_role("button", name="Lines").click()
+    assert page.locator(".links .rest path").count() > 0
+    page.locator(".links .queries .word").nth(1).hover()
+    drawn = page.locator(".links .active path").evaluate_all(
+        "paths => paths.flatMap(path => path.getAttribute('d').match(/M/g).map(() => parseFloat(path.style.strokeWidth)))"
+    )
+    shares = [int(share) for share in page.locator(".links .keys .shares").all_inner_texts() if share]
+    assert len(drawn) == len(shares) > 1
+    assert max(shares) - min(shares) < 7 or max(drawn) > min(drawn)  # thicker for more
+    assert 90 <= sum(shares) <= 110
+    assert re.match(r"^.+ attends most to .+ \d+\.\d %", said(page))
+    page.locator(".links .queries .word").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.index") == "1"
+
+
+MODULES = {
+    "dom": "percent labelOf shortLabel", "draw/paint": "strength", "draw/grid": "cellAt cellAfter", "draw/picture": "overPatches",
+    "matrix": "matrixOf at part meanOfHeads rollout",
+}  # fmt: skip
+
+
 def test_the_functions_of_the_drawing_do_what_they_say(trained: Trained, open_page: OpenPage) -> None:
     page = open_page(trained("translation") / "report.html")
-    assert page.evaluate("[percent(253), percent(0), percent(1000)]") == ["25.3 %", "0.0 %", "100.0 %"]
-    assert page.evaluate("['a b', ' ', '\\n\\n', ''].map(labelOf)") == ["a b", "␣", "↵↵", "∅"]
-    assert page.evaluate("[-5, 0, 250, 1000, 2000].map(strength)") == [0, 0, 0.5, 1, 1]
+    for module, names in MODULES.items():
+        for name in names.split():
+            page.evaluate(f"import('heedful/{module}.js').then(module => {{ globalThis.{name} = module.{name} }})")
+    assert page.evaluate("[percent(0.253), percent(0), percent(1)]") == ["25.3 %", "0.0 %", "100.0 %"]
+    labels = page.evaluate("['a b', ' the', ' ', '\\n\\n', '', '\\u200f'].map(labelOf)")
+    assert labels == ["a b", "the", "␣", "↵↵", "∅", "U+200F"]
+    assert page.evaluate("['abcdef', '한국어', 'abcd'].map(text => shortLabel(text, 4))") == ["abcd…", "한국…", "abcd"]
+    assert page.evaluate("[-5, 0, 0.25, 1, 2].map(strength)") == [0, 0, 0.5, 1, 1]
     assert page.evaluate("cellAt({left: 10, top: 20, width: 100, height: 50}, 5, 10, 25, 69)") == {"row": 4, "column": 1}
     assert page.evaluate("cellAt({left: 10, top: 20, width: 100, height: 50}, 5, 10, 999, 0)") == {"row": 0, "column": 9}
     assert page.evaluate("cellAfter('ArrowUp', {row: 0, column: 3}, 5, 5)") == {"row": 0, "column": 3}
     assert page.evaluate("cellAfter('End', {row: 2, column: 3}, 5, 9)") == {"row": 2, "column": 8}
     assert page.evaluate("cellAfter('Tab', {row: 2, column: 3}, 5, 9)") is None
-    assert page.evaluate("overPatches([7, 1, 2, 3, 4], {rows: 2, columns: 2})") == [[1, 2], [3, 4]]
+    assert page.evaluate("[...overPatches(new Float32Array([7, 1, 2, 3, 4]), {rows: 2, columns: 2}).data]") == [1, 2, 3, 4]
+    assert page.evaluate("at(matrixOf([[[1, 2], [3, 4]]]), 0, 1, 0)") == 3
+    assert page.evaluate("at(matrixOf({data: [0, 250], shape: [1, 2], scale: 1000}), 0, 1)") == 0.25
+    assert page.evaluate("[...part(matrixOf([[1, 2], [3, 4]]), 1).data]") == [3, 4]
+    assert page.evaluate("[...meanOfHeads(matrixOf([[[1, 0]], [[0, 1]]])).data]") == [0.5, 0.5]
+    # Two layers, worked out by hand: (A + I) / 2 of the second layer times that of the first.
+    rolled = page.evaluate("[...rollout([matrixOf([[[1, 0], [1, 0]]]), matrixOf([[[0, 1], [0, 1]]])]).data]")
+    assert rolled == [0.75, 0.25, 0.5, 0.5]

@@ -12,6 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.jobs.registry import JOBS
+from heedful.models import build_model
+from heedful.text import Tokenizer
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 TEXTS = [
     "Der schnelle braune Fuchs springt über den faulen Hund.",
@@ -36,6 +40,13 @@ def shake(model: nn.Module, seed: int) -> Any:
         for tensor in [*learned, *biases]:
             tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.2)
     return model.eval()
+
+
+def saved(task: str, config: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any], folder: Path) -> Any:
+    """A pipeline around a model with random weights, saved as a directory."""
+    pipeline: Any = JOBS[task].pipeline_class.assemble(shake(build_model(config), 1), tokenizers, settings)
+    pipeline.save(folder, "# A card")
+    return pipeline
 
 
 def same_tensors(first: nn.Module, second: nn.Module) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from interop_models import TEXTS, batch, shake
+from interop_models import TEXTS, batch, saved, shake
 
 from heedful.errors import HeedfulError
+from heedful.interop.export import export_model
 from heedful.interop.huggingface import export_huggingface, import_huggingface
 from heedful.jobs.registry import JOBS as ALL_JOBS
 from heedful.models import build_model
@@ -95,6 +96,45 @@ def test_a_language_model_gives_the_same_outputs_in_transformers_and_can_be_impo
 def test_a_recurrent_model_is_not_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = build_model(RecurrentConfig(tokenizer.size, tokenizer.size, d_model=8))
     ALL_JOBS["translation"].pipeline_class.assemble(model, {"tokenizer": tokenizer}, {}).save(tmp_path / "ours")
-    with pytest.raises(HeedfulError, match="ours is a recurrent model, which transformers does not have"):
+    with pytest.raises(HeedfulError, match="this is a recurrent model, which transformers does not have"):
         export_huggingface(tmp_path / "ours", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "architecture"),
+    [
+        ({"norm": "pre"}, "Pegasus"),
+        ({"norm": "pre", "tie": "target"}, "Pegasus"),
+        ({"norm": "pre", "tie": "none", "positions": "learned", "max_positions": 90}, "Blenderbot"),
+        ({"norm": "pre", "positions": "none", "decoder_layers": 1}, "Blenderbot"),
+    ],
+)
+def test_a_pre_norm_translator_gives_the_same_translations_in_transformers(
+    settings: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    target = tokenizer if settings.get("tie", "all") == "all" else Tokenizer.train("char", TEXTS, 200)
+    both = {"tokenizer": tokenizer} if target is tokenizer else {"tokenizer": tokenizer, "target_tokenizer": target}
+    config = Seq2SeqConfig(tokenizer.size, target.size, **{**SIZES, **settings})
+    saved("translation", config, both, {"max_extra": 3}, tmp_path / "ours")
+    said, proof = export_model(tmp_path / "ours", tmp_path / "out", "huggingface")
+    assert said.endswith(f"as a {architecture}ForConditionalGeneration of transformers")
+    assert "20 of 20 outputs identical" in proof
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"positions": "rotary"}, {"positions": "rotary", "tie": False}, {"positions": "sinusoidal"}, {"positions": "none"}],
+)
+def test_a_language_model_with_other_positions_gives_the_same_texts_in_transformers(
+    settings: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    saved(
+        "language-model",
+        GPTConfig(tokenizer.size, context=20, **SIZES, **settings),
+        {"tokenizer": tokenizer},
+        {},
+        tmp_path / "ours",
+    )
+    _, proof = export_model(tmp_path / "ours", tmp_path / "out", "huggingface")
+    assert "20 of 20 outputs identical" in proof

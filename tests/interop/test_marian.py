@@ -186,12 +186,16 @@ def test_a_directory_translates_like_transformers_and_exports_unchanged(tmp_path
     model.generation_config.bad_words_ids = [[size - 1]]
     model.generation_config.num_beams = 2
     model.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**known, "source_lang": "en", "target_lang": "de"}), encoding="utf-8")
 
     said = import_huggingface(folder, tmp_path / "ours")
     assert "read a MarianMTModel of" in said
     assert "is a translation model" in said
     translator = load_pipeline(tmp_path / "ours")
     assert translator.beam == 2
+    assert (translator.source_language, translator.target_language) == ("en", "de")
     assert translator.target_tokenizer.bos == translator.target_tokenizer.pad == size - 1
 
     export_huggingface(tmp_path / "ours", tmp_path / "back")

@@ -14,6 +14,7 @@ from heedful.models import MODEL_KINDS, config_class
 from heedful.models.presets import PRESETS
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve
 from heedful.recipes.recipe import FILES
+from heedful.settings import Json
 
 OF_JOB = [(task, preset) for task, job in JOBS.items() for preset in PRESETS if PRESETS[preset].kind in job.kinds]
 
@@ -74,7 +75,7 @@ def test_every_kind_of_model_has_a_job_and_a_preset() -> None:
         ("classification", ["data.stride=2"], "there is no setting 'data.stride'"),
         ("classification", ["training.metric=bleu"], "training.metric must be one of accuracy, macro_f1, loss, not 'bleu'"),
         ("summarization", ["training.metric=rouge"], "training.metric must be one of rougeL, rouge1, rouge2, loss"),
-        ("classification", ["data.generate=dates"], "data.generate must be one of languages, not 'dates'"),
+        ("classification", ["data.generate=dates"], "data.generate must be one of languages, long-recall, listops, not 'dates'"),
         ("bert-pretraining", ["data.masked=1"], "data.masked must be at least 0 and below 1, not 1.0"),
         ("tagging", ["data.split=letters"], "data.split must be one of spaces, words, not 'letters'"),
         ("tagging", ["model.heads=3"], "d_model 128 is not divisible by heads 3"),
@@ -97,7 +98,7 @@ def test_what_a_job_cannot_do_is_named_before_any_work(task: str, overrides: lis
 @pytest.mark.parametrize("task", ["classification", "tagging", "question-answering", "bert-pretraining"])
 def test_examples_longer_than_the_model_reads_are_refused_before_any_work(task: str) -> None:
     message = usage_error(task, "data.max_length=300", "model.max_positions=200")
-    assert message == "data.max_length 300 is more than model.max_positions 200"
+    assert message == "data.max_length 300 is more than the model's 200 positions (max_positions)"
 
 
 def test_a_recurrent_translator_takes_its_own_preset_and_what_both_kinds_know() -> None:
@@ -133,13 +134,13 @@ def test_two_vocabularies_share_no_matrix() -> None:
 @pytest.mark.parametrize("task", JOBS)
 def test_a_user_s_files_take_the_place_of_the_default_data(task: str, tmp_path: Path) -> None:
     recipe = "dates" if task == "translation" else task
-    assert load_recipe(recipe).data.generate == JOBS[task].generate
+    assert load_recipe(recipe).data.generate == JOBS[task].generate[0]
     for key in [key for key in FILES if key in {field.name for field in dataclasses.fields(JOBS[task].data)}]:
         own = load_recipe(recipe, [f"data.{key}=mine"])
         assert (getattr(own.data, key), own.data.generate) == ("mine", "")
         assert written_and_read(own, tmp_path) == own
-        message = usage_error(recipe, f"data.{key}=mine", f"data.generate={JOBS[task].generate}")
-        assert message == f"data.generate={JOBS[task].generate} makes its own data; leave it out to use files"
+        message = usage_error(recipe, f"data.{key}=mine", f"data.generate={JOBS[task].generate[0]}")
+        assert message == f"data.generate={JOBS[task].generate[0]} makes its own data; leave it out to use files"
 
 
 def test_a_pretrained_model_decides_the_shape(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_what_has_no_shape_may_be_chosen_anew_for_a_pretrained_model(tmp_path: P
 
 
 def test_a_recipe_file_may_name_a_pretrained_model() -> None:
-    raw = {"task": "classification", "model": {"pretrained": "x", "dropout": 0.3}}
+    raw: dict[str, Json] = {"task": "classification", "model": {"pretrained": "x", "dropout": 0.3}}
     assert model_settings(resolve(raw)) == {"dropout": 0.3}
     with pytest.raises(UsageError, match=r"model\.layers cannot be changed: model\.pretrained=x decides it"):
         resolve({"task": "classification", "model": {"pretrained": "x", "layers": 3}})

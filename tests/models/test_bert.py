@@ -28,7 +28,14 @@ VARIANTS: list[dict[str, Any]] = [
     {"head": "sequence", "classes": 3, "pooling": "mean"},
     {"head": "sequence", "classes": 3, "pooling": "attention"},
     {"head": "token", "classes": 5, "activation": "relu"},
+    {"attention_kind": "window", "window": 2},
+    {"attention_kind": "longformer", "window": 1, "global_tokens": 2, "global_projections": True, "global_question": True},
+    {"attention_kind": "bigbird", "window": 1, "attention_block": 1, "random_blocks": 2, "head": "sequence", "classes": 3},
+    {"attention_kind": "linformer", "projected_length": 4},
+    {"attention_kind": "reformer", "hash_buckets": 4, "hash_chunk": 1},
+    *({"positions": kind, "max_distance": 2} for kind in ("sinusoidal", "linear-bias", "relative", "rotary", "none")),
 ]
+POSITIONS = range(len(VARIANTS) - 5, len(VARIANTS))  # those variants that differ in their positions
 row = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=12)
 
 
@@ -99,6 +106,15 @@ def test_the_order_and_the_segments_of_tokens_matter_and_no_segments_means_the_f
     assert torch.equal(model(tokens), model(tokens, torch.zeros_like(tokens)))
     assert not torch.allclose(model(tokens), model(tokens, segments), atol=1e-4)
     assert not torch.allclose(model(tokens), model(tokens.flip(1)), atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", POSITIONS)
+@torch.no_grad()
+def test_the_order_of_tokens_matters_with_every_kind_of_positions_but_none(variant: int) -> None:
+    model, tokens = small(variant), torch.tensor([[3, 4, 5, 6, 7]])
+    turned = torch.tensor([[3, 6, 5, 4, 7]])
+    same = torch.allclose(model.states(tokens)[:, 0], model.states(turned)[:, 0], atol=1e-5)
+    assert same == (model.config.positions == "none")
 
 
 @torch.no_grad()

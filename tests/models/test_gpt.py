@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.decoding.search import Limits, beam_search, greedy_search
+from heedful.decoding.search import beam_search, greedy_search
+from heedful.decoding.sentence import Limits
 from heedful.errors import UsageError
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.nn.loss import label_smoothed_loss
@@ -29,6 +30,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "linear-bias"},
     {"positions": "relative", "max_distance": 2},
     {"positions": "rotary"},
+    {"attention_kind": "window", "window": 2},
+    {"attention_kind": "window", "window": 3, "positions": "relative", "max_distance": 2},
+    {"attention_kind": "longformer", "window": 2, "global_tokens": 2, "positions": "rotary"},
+    {"attention_kind": "bigbird", "window": 1, "attention_block": 2, "random_blocks": 1, "positions": "linear-bias"},
+    {"attention_kind": "reformer", "hash_buckets": 2, "hash_chunk": 2, "positions": "rotary"},
 ]
 variants = st.integers(0, len(VARIANTS) - 1)
 text = st.lists(st.integers(0, VOCAB - 1), min_size=2, max_size=12)
@@ -122,12 +128,12 @@ def test_step_by_step_equals_the_whole(variant: int, row: list[int], data: st.Da
     whole = model.project(model.states(tokens))
     at = data.draw(st.integers(0, len(row) - 1))  # length of the prompt
     state = model.start(tokens[:, :at])
-    assert state.length == at
+    assert state.position == at
     while at < len(row):
         size = data.draw(st.integers(1, len(row) - at))
         logits = model.step(tokens[:, at : at + size], state)
         at += size
-        assert state.length == at
+        assert state.position == at
         assert torch.allclose(logits, whole[:, at - 1], atol=1e-5, rtol=0)
 
 
@@ -142,7 +148,7 @@ def test_text_longer_than_the_context_continues_from_the_last_half_of_it(variant
     for at in range(40):
         logits = model.step(tokens[:, at : at + 1], state)
         seen = seen + 1 if seen < 12 else 6  # when full, it continues from the last six, the newest included
-        assert state.length == seen
+        assert state.position == seen
         window = tokens[:, at + 1 - seen : at + 1]
         assert torch.equal(state.tokens, window)
         assert torch.allclose(logits, model.project(model.states(window)[:, -1]), atol=1e-5, rtol=0)

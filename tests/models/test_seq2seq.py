@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.decoding.search import Limits, greedy_search
+from heedful.decoding.search import greedy_search
+from heedful.decoding.sentence import Limits
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Reads, Seq2Seq, Seq2SeqConfig, make_model
+from heedful.nn.decoder import DecoderLayer, LayerMix
 from heedful.nn.loss import label_smoothed_loss
 from heedful.nn.masks import padding_mask
 
@@ -30,6 +32,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "relative", "max_distance": 2, "activation": "gelu"},
     {"positions": "rotary", "reads": "mix", "decoder_layers": 3},
     {"positions": "none", "d_k": 3, "d_v": 5},
+    {"attention_kind": "window", "window": 2},
+    {"attention_kind": "window", "window": 1, "positions": "relative", "max_distance": 2},
+    {"attention_kind": "longformer", "window": 1, "positions": "rotary"},
+    {"attention_kind": "bigbird", "window": 1, "attention_block": 1, "random_blocks": 1, "positions": "linear-bias"},
+    {"attention_kind": "linformer", "projected_length": 3, "max_positions": 12, "decoder_attention_kind": "reformer"},
 ]
 variants = st.integers(0, len(VARIANTS) - 1)
 
@@ -227,8 +234,10 @@ def test_a_mix_can_learn_to_read_any_single_layer() -> None:
     source = torch.tensor([[3, 4, 5, 6]])
     model = make_model(VOCAB, VOCAB, 16, layers=3, decoder_layers=2, d_ff=16, heads=2, reads="mix").eval()
     layers = model.encoder.all_layers(model.source_embedding(source))
+    mix = model.mixes[0]
+    assert isinstance(mix, LayerMix)
     with torch.no_grad():
-        model.mixes[0].scores[1] = 50.0  # type: ignore[operator]
+        mix.scores[1] = 50.0
     first, second = model.encode(source)
     assert torch.allclose(first, layers[1], atol=1e-5)
     assert torch.allclose(second, torch.stack(layers).mean(0), atol=1e-5)
@@ -236,9 +245,10 @@ def test_a_mix_can_learn_to_read_any_single_layer() -> None:
 
 def test_key_and_value_widths_are_independent_of_d_model_and_heads() -> None:
     model = make_model(VOCAB, VOCAB, 10, layers=1, d_ff=8, heads=3, d_k=4, d_v=7)
-    layer = model.decoder.layers[0].cross_attention
-    assert layer.project_in.weight.shape == (3 * (4 + 4 + 7), 10)  # type: ignore[union-attr]
-    assert layer.project_out.weight.shape == (10, 3 * 7)  # type: ignore[union-attr]
+    layer = model.decoder.layers[0]
+    assert isinstance(layer, DecoderLayer)
+    assert layer.cross_attention.project_in.weight.shape == (3 * (4 + 4 + 7), 10)
+    assert layer.cross_attention.project_out.weight.shape == (10, 3 * 7)
     assert model(torch.tensor([[3, 4]]), torch.tensor([[1, 5, 6]])).shape == (1, 3, VOCAB)
 
 

@@ -58,3 +58,30 @@ def test_an_empty_cache_selects_nothing() -> None:
     cache = KeyValueCache()
     cache.select(torch.tensor([1, 0]))
     assert cache.length == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 12), st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=12))
+def test_a_window_keeps_only_its_last_positions(keeps: int, steps: list[tuple[int, bool]]) -> None:
+    cache = KeyValueCache()
+    keys, values = some(2, 0)
+    for length, swapped in steps:
+        key, value = some(2, length)
+        keys, values = torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)
+        found = cache.append(key, value, keeps)
+        for one, whole in zip(found, (keys, values), strict=True):
+            assert one.size(2) == min(whole.size(2), keeps + length)
+            assert torch.equal(one, whole[:, :, whole.size(2) - one.size(2) :])
+        assert cache.length == cache.position() == keys.size(2)
+        if swapped:
+            cache.select(torch.tensor([1, 0]))
+            keys, values = keys.flip(0), values.flip(0)
+
+
+def test_the_memory_of_a_window_does_not_grow() -> None:
+    cache = KeyValueCache()
+    cache.append(*some(2, 500), 20)  # a long prompt, whose memory is given back
+    for _ in range(300):
+        cache.append(*some(2, 1), 20)
+        assert sum(buffer.size(2) for buffer in cache.buffers) <= 2 * (2 * 20 + MIN_CAPACITY)
+    assert cache.length == 800

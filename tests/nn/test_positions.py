@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from heedful.models.seq2seq import make_model
+from heedful.nn.cache import KeyValueCache
 from heedful.nn.masks import padding_mask
+from heedful.nn.multihead import MultiHeadAttention
 from heedful.nn.positions import (
     LearnedPositions,
     LinearBias,
@@ -166,7 +168,7 @@ def test_step_by_step_equals_all_at_once(positions: str) -> None:
         full = model(source, target, mask)
         one = model.start(source, mask)
         for t in range(12):
-            assert one.length == t
+            assert one.position == t
             step = model.step(target[:, t : t + 1], one).log_softmax(-1)
             assert torch.allclose(step, full[:, t], atol=1e-5, rtol=0)
         several = model.start(source, mask)  # three tokens, then four, then the rest
@@ -183,3 +185,14 @@ def test_order_matters_to_every_kind_of_position_and_not_without(positions: str)
         model = make_model(15, 15, 16, layers=1, d_ff=32, heads=4, positions=kind).eval()
         usual, shuffled = model.encode(source)[0][:, order], model.encode(source[:, order])[0]
         assert torch.allclose(usual, shuffled, atol=1e-5) != matters
+
+
+def test_rotary_positions_take_values_of_an_odd_width() -> None:
+    """The projection of queries, keys and values is then of odd width, too, and its parts are not aligned in pairs."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(4, 1, d_k=4, d_v=3, positions=RotaryPositions(4))
+    x = torch.randn(2, 5, 4)
+    whole = attention(x, causal=True)
+    cache = KeyValueCache()
+    steps = [attention(x[:, i : i + 1], causal=True, cache=cache) for i in range(5)]
+    assert torch.allclose(whole, torch.cat(steps, dim=1), atol=1e-6)

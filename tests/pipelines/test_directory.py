@@ -46,7 +46,7 @@ def test_a_saved_model_says_the_same(task: str, trained: Trained, tmp_path: Path
     assert again.model.config == pipeline.model.config
     assert again.card == pipeline.card != ""
     assert not again.model.training
-    assert {path.name for path in (tmp_path / "again").iterdir()} == {path.name for path in (run / "best").iterdir()}
+    assert {path.name for path in (tmp_path / "again").iterdir()} == {path.name for path in (run / "best").glob("[!.]*")}
     assert json.loads((tmp_path / "again" / "config.json").read_text())["task"] == task
 
 
@@ -77,7 +77,8 @@ def test_the_scores_in_the_card_are_those_of_the_saved_model(task: str, trained:
     assert f"| task | {task} |" in pipeline.card
     metric = load_recipe(str(run / "recipe.toml")).training.metric
     assert metric in scores
-    parts = {"input", "output", "reference"} | ({"image"} if task == "image-classification" else set())
+    more = {"image-classification": {"image"}, "question-answering": {"passage"}}
+    parts = {"input", "output", "reference"} | more.get(task, set())
     assert all(sample.keys() == parts for sample in pipeline.samples(examples, pipeline.predict(examples)))
 
 
@@ -100,7 +101,7 @@ def test_a_hugging_face_directory_is_told_how_it_can_be_used(tmp_path: Path) -> 
     (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 32}')
     with pytest.raises(HeedfulError) as caught:
         load_pipeline(tmp_path)
-    assert str(caught.value) == f"{tmp_path} is a Hugging Face model; `heedful import {tmp_path} OUT` makes it one of heedful's"
+    assert str(caught.value) == f"{tmp_path} is a Hugging Face model; `heedful import {tmp_path} OUT` converts it"
 
 
 @pytest.mark.parametrize(("key", "value"), [("task", "chess"), ("kind", "mamba"), ("task", None)])
@@ -108,7 +109,7 @@ def test_a_task_or_kind_unknown_here_is_named(key: str, value: str | None, train
     folder = Path(shutil.copytree(trained("tagging") / "best", tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, key: value}))
-    with pytest.raises(HeedfulError, match=f"names the task .*'{value}'.*unknown here"):
+    with pytest.raises(HeedfulError, match=f"names the task .*'{value}'.*which this version does not have"):
         load_pipeline(folder)
 
 
@@ -161,4 +162,4 @@ def test_load_takes_the_job_that_is_named_and_no_other(trained: Trained) -> None
     with pytest.raises(HeedfulError, match="is a tagger, not a translation model"):
         heedful.load(trained("tagging"), job="translation")
     with pytest.raises(UsageError, match="there is no job 'tag'; did you mean 'tagging'"):
-        heedful.load(trained("tagging"), job="tag")  # type: ignore[call-overload]
+        heedful.load(trained("tagging"), job="tag")  # type: ignore[call-overload]  # not a job

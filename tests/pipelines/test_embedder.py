@@ -62,7 +62,7 @@ def test_embedding_uses_no_dropout_and_leaves_the_model_as_it_was(model: Bert) -
 
 def test_wrong_settings_are_named(model: Bert) -> None:
     with pytest.raises(UsageError, match="pooling must be one of mean, cls, not 'max'"):
-        Embedder(model, TOKENIZER, 32, "max")  # type: ignore[arg-type]
+        Embedder(model, TOKENIZER, 32, "max")  # type: ignore[arg-type]  # not a pooling
     with pytest.raises(UsageError, match="max_length 33 is more than the model's 32 positions"):
         Embedder(model, TOKENIZER, 33)
     with pytest.raises(UsageError, match="no score of its own"):

@@ -50,7 +50,7 @@ def test_a_text_without_a_mask_is_refused(masked: MaskedModel) -> None:
 
 
 def test_a_text_too_long_is_refused_rather_than_cut(masked: MaskedModel) -> None:
-    with pytest.raises(HeedfulError, match="is too long to fill; the model reads 38"):
+    with pytest.raises(HeedfulError, match="is too long; the model takes at most 38"):
         masked.fill(["sun " * 60 + "[MASK]"])
 
 

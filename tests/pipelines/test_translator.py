@@ -45,10 +45,10 @@ def test_likelihoods_are_the_model_s(trained: Trained) -> None:
         ids = target.encode(right)
         read = torch.tensor([[*source.encode(left), source.eos]])
         with torch.no_grad():
-            chances = translator.model(read, torch.tensor([[target.bos, *ids]]))[0]
+            log_probabilities = translator.model(read, torch.tensor([[target.bos, *ids]]))[0]
         wanted = torch.tensor([*ids, target.eos])
         assert tokens == len(ids) + 1
-        assert found == pytest.approx(float(chances.gather(1, wanted[:, None]).sum()), rel=1e-4)
+        assert found == pytest.approx(float(log_probabilities.gather(1, wanted[:, None]).sum()), rel=1e-4)
 
 
 def test_a_recurrent_translator_is_trained_saved_and_used_as_any_other(

@@ -32,11 +32,11 @@ def test_greedy_writing_is_the_likeliest_token_step_by_step(prompt: str, writer:
     tokenizer, ids = writer.tokenizer, [writer.tokenizer.eos, *writer.tokenizer.encode(prompt)]
     read = len(ids)
     while len(ids) - read < 10:
-        chances = writer.model(torch.tensor([ids]))[0, -1]
-        chances[[tokenizer.pad, tokenizer.bos]] = -math.inf
-        if int(chances.argmax()) == tokenizer.eos:
+        log_probabilities = writer.model(torch.tensor([ids]))[0, -1]
+        log_probabilities[[tokenizer.pad, tokenizer.bos]] = -math.inf
+        if int(log_probabilities.argmax()) == tokenizer.eos:
             break
-        ids.append(int(chances.argmax()))
+        ids.append(int(log_probabilities.argmax()))
     assert writer.generate([prompt], length=10, beam=1) == [tokenizer.decode(ids[read:])]
 
 
@@ -51,7 +51,7 @@ def test_prompts_of_any_length_are_continued_as_each_would_be_alone(writer: Writ
 def test_a_length_is_a_limit_whatever_the_prompt_and_the_context(writer: Writer) -> None:
     for prompt in ("", "the sun is over the river"):
         for length in (1, 5, 100):  # four times the context
-            (found,) = writer.search([prompt], length)
+            (found,) = writer.search([prompt], length=length, beam=1)
             assert len(found.tokens) == length  # this model does not end by itself
 
 
@@ -79,8 +79,8 @@ def test_windows_predict_every_token_exactly_once(text: str, context: int, write
 def test_a_window_s_likelihood_is_the_model_s(writer: Writer) -> None:
     windows = text_windows(TEXT, writer.tokenizer, 24)
     for (ids, _), (nll, count, _) in zip(windows, writer.predict(windows), strict=True):
-        chances = writer.model(torch.tensor([ids[:-1]]))[0].detach()
-        right = chances.gather(1, torch.tensor(ids[1:])[:, None])
+        log_probabilities = writer.model(torch.tensor([ids[:-1]]))[0].detach()
+        right = log_probabilities.gather(1, torch.tensor(ids[1:])[:, None])
         assert nll == pytest.approx(-float(right.sum()), rel=1e-4)
         assert count == len(ids) - 1
 

@@ -17,6 +17,7 @@ from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve, shipped_recipes
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
+from heedful.settings import Json
 
 OF_PAIRS = sorted(name for name, preset in PRESETS.items() if preset.kind in JOBS["translation"].kinds)
 
@@ -38,7 +39,7 @@ def usage_error(name: str, *overrides: str) -> str:
 
 
 def test_a_recipe_of_every_job_is_shipped_under_its_name_and_two_more_translators() -> None:
-    assert set(shipped_recipes()) == {*JOBS, "dates", "multi30k"}
+    assert set(shipped_recipes()) == {*JOBS, "dates", "multi30k", "long-recall", "listops"}
     for name in JOBS:
         assert load_recipe(name).task == name
     assert load_recipe("dates").task == load_recipe("multi30k").task == "translation"
@@ -137,7 +138,7 @@ def test_the_last_of_two_overrides_counts() -> None:
         ("model.droput=0", "did you mean 'dropout'?"),
         ("model.preset=bas", "did you mean 'base'?"),
         ("tokenizer.knd=bpe", "did you mean 'kind'?"),
-        ("decoding.zzzzz=1", "known: beam, length_penalty, max_extra, validation_beam"),
+        ("decoding.zzzzz=1", "known: beam, length_penalty, max_extra, max_tokens, validation_beam"),
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(override: str, nearest: str) -> None:
@@ -186,7 +187,7 @@ def test_an_override_of_another_form_shows_the_right_one(override: str) -> None:
         ("training.label_smoothing=1", "training.label_smoothing must be at least 0 and below 1, not 1.0"),
         ("training.beta2=1", "training.beta2 must be at least 0 and below 1, not 1.0"),
         ("training.epsilon=-1", "training.epsilon must be at least 0, not -1.0"),
-        ("tokenizer.kind=spm", "tokenizer.kind must be one of bpe, wordpiece, char, byte, not 'spm'"),
+        ("tokenizer.kind=spm", "tokenizer.kind must be one of bpe, wordpiece, char, byte, word, not 'spm'"),
         ("training.metric=ter", "training.metric must be one of bleu, chrf, exact, loss, not 'ter'"),
         ("training.schedule=cosine", "training.schedule must be one of"),
         ("training.precision=fp8", "training.precision must be one of"),
@@ -272,7 +273,10 @@ def test_a_preset_beats_the_defaults() -> None:
 
 
 def test_a_preset_on_the_command_line_beats_the_recipe() -> None:
-    raw = {"model": {"preset": "tiny", "d_ff": 100, "tie": "none"}, "training": {"steps": 5, "average": 2, "clip": 7.0}}
+    raw: dict[str, Json] = {
+        "model": {"preset": "tiny", "d_ff": 100, "tie": "none"},
+        "training": {"steps": 5, "average": 2, "clip": 7.0},
+    }
     recipe = resolve(raw, ["model.preset=big"])
     origin = {"kind": "seq2seq", "preset": "big", "pretrained": ""}
     assert recipe.model == {**PRESETS["big"].model, **origin, "tie": "none"}  # the preset says nothing about ties

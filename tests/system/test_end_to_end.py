@@ -92,9 +92,9 @@ def test_evaluate_gives_the_scores_of_the_card_and_for_machines(trained: Path, h
 
 def test_the_report_shows_every_curve_and_every_head(trained: Path) -> None:
     page = (trained / "report.html").read_text(encoding="utf-8")
-    maps = json.loads(page.split('id="attention-maps">')[1].split("</script>")[0])
-    shapes = {one["name"]: (len(one["layers"]), len(one["layers"][0]["heads"])) for one in maps}
-    assert shapes == dict.fromkeys(("Cross-attention", "Encoder self-attention", "Decoder self-attention"), (2, 4))
+    found = json.loads(page.split('id="explanation">')[1].split("</script>")[0])
+    shapes = {one["name"]: (len(one["layers"]), one["layers"][0]["weights"]["shape"][0]) for one in found["attention"]}
+    assert shapes == dict.fromkeys(("cross", "encoder", "decoder"), (2, 4))
     assert page.count("<polyline") == 6  # loss twice, three scores, speed
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,20 +37,19 @@ def command(pairs: tuple[Path, Path], run: Path, workers: int) -> list[str]:
     return ["train", "translation", *files, *SETTINGS, f"training.workers={workers}", "--run", str(run)]
 
 
-def start(arguments: list[str], **options: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # type: ignore[call-overload]
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-m", "heedful", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background shell has it ignored
-        **options,
     )
 
 
 def weights(run: Path) -> tuple[bytes, bytes]:
-    return tuple((run / name / "model.safetensors").read_bytes() for name in ("final", "best"))  # type: ignore[return-value]
+    return (run / "final" / "model.safetensors").read_bytes(), (run / "best" / "model.safetensors").read_bytes()
 
 
 def status(pid: int) -> list[str]:
@@ -97,6 +97,10 @@ def reference(pairs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     return run
 
 
+def all_have_ended(pids: list[int]) -> bool:
+    return not any(runs(pid) for pid in pids)
+
+
 def interrupted_copy(pairs: tuple[Path, Path], run: Path) -> None:
     """Kill a one-worker run that has at least three checkpoints and is not finished."""
     process = start(command(pairs, run, 1))
@@ -111,15 +115,15 @@ def test_killed_at_random_moments_the_final_weights_are_bit_identical(
     workers: int, pairs: tuple[Path, Path], reference: Reference, tmp_path: Path
 ) -> None:
     whole, seconds = reference(workers)
-    chance = random.Random(time.time_ns())
+    rng = random.Random(time.time_ns())
     run, kills, continued = tmp_path / "run", 0, False
     for attempt in range(5):
         process = start(command(pairs, run, workers))
         if attempt < 3:  # anywhere, preparation included
-            delay = chance.uniform(0.02, 0.6) * seconds
+            delay = rng.uniform(0.02, 0.6) * seconds
         elif attempt == 3:  # and once for certain after a checkpoint
             wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
-            delay = chance.uniform(0.0, 0.1) * seconds
+            delay = rng.uniform(0.0, 0.1) * seconds
         else:
             delay = 200.0
         try:
@@ -127,16 +131,16 @@ def test_killed_at_random_moments_the_final_weights_are_bit_identical(
         except subprocess.TimeoutExpired:
             helpers = children(process.pid)
             os.kill(process.pid, signal.SIGKILL)  # the leader alone: its workers must notice by themselves
-            wait_until(lambda: not any(runs(pid) for pid in helpers), 20)  # noqa: B023
+            wait_until(partial(all_have_ended, helpers), 20)
             process.communicate()
             kills += 1
             continue
         assert process.returncode == 0, said
         continued = continued or "continuing from step" in said
-        if "is finished" in said or attempt == 4:
+        if "has finished" in said or attempt == 4:
             break
     assert kills >= 1
-    assert continued or "is finished" in said
+    assert continued or "has finished" in said
     assert weights(run) == weights(whole)
     steps = [entry["step"] for entry in map(json.loads, (run / "metrics.jsonl").open()) if entry["kind"] == "train"]
     assert steps == sorted(set(steps)), "a step was logged twice"
@@ -326,7 +330,7 @@ def test_a_finished_run_is_left_alone_and_a_busy_one_is_refused(
     before = weights(finished)
     again = heedful(*command(pairs, finished, 1))
     assert again.returncode == 0
-    assert "is finished" in again.stdout
+    assert "has finished" in again.stdout
     assert weights(finished) == before
     endless = [*command(pairs, tmp_path / "run", 1), "training.steps=1000000"]  # however long the second takes to start
     process = start(endless)

@@ -56,8 +56,8 @@ def test_the_installed_command_works_without_the_source(wheel: Path, tmp_path: P
     subprocess.run(install, check=True, timeout=300, env=clean)
 
     def run(*arguments: str) -> str:
-        options = {"cwd": tmp_path, "env": clean, "check": True, "capture_output": True, "text": True, "timeout": 120}
-        return subprocess.run([str(place / "bin" / "heedful"), *arguments], **options).stdout  # type: ignore[call-overload]
+        command = [str(place / "bin" / "heedful"), *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=clean, check=True, capture_output=True, text=True, timeout=120).stdout
 
     assert run("--version") == f"heedful {heedful.__version__}\n"
     listed = run("recipes")

@@ -1,4 +1,4 @@
-"""Images while training: changed a little, by a chance that the seed and the epoch decide."""
+"""Images while training: changed at random, in a way that seed and epoch determine."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_no_text_at_all_asks_for_it(tmp_path: Path) -> None:
 def test_the_loss_is_the_sum_over_all_next_tokens(task: LanguageModelTask) -> None:
     model, batch = task.build_model(), epoch_of(task, 0)[0]
     loss, nll, count = task.loss(model, batch)
-    chances = model(batch.tokens).gather(2, batch.targets[:, :, None])
-    torch.testing.assert_close(nll, -chances.sum())
+    log_probabilities = model(batch.tokens).gather(2, batch.targets[:, :, None])
+    torch.testing.assert_close(nll, -log_probabilities.sum())
     torch.testing.assert_close(loss, nll)
     assert count == batch.targets.numel()

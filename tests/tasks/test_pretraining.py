@@ -32,11 +32,11 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> PretrainingTask:
 
 
 def test_fifteen_per_cent_are_hidden_as_the_paper_says() -> None:
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     masked = changed = kept = total = 0
     first, second = TEXT[:400], TEXT[400:800]
     for _ in range(50):
-        row, where, answers = mask_tokens((first, second, True), TOKENIZER, 0.15, TOKENIZER.size, chance)
+        row, where, answers = mask_tokens((first, second, True), TOKENIZER, 0.15, TOKENIZER.size, rng)
         original = np.array([*first, TOKENIZER.eos, *second])
         assert np.array_equal(answers, original[where])
         assert np.array_equal(row[~where], original[~where])
@@ -51,9 +51,9 @@ def test_fifteen_per_cent_are_hidden_as_the_paper_says() -> None:
     assert changed / total == pytest.approx(0.1, abs=0.016)
 
 
-def test_every_token_has_the_same_chance_to_be_hidden() -> None:
-    chance = np.random.default_rng(0)
-    hidden = [mask_tokens((TEXT[:10], TEXT[10:20], True), TOKENIZER, 0.15, TOKENIZER.size, chance)[1] for _ in range(2000)]
+def test_every_token_has_the_same_probability_to_be_masked() -> None:
+    rng = np.random.default_rng(0)
+    hidden = [mask_tokens((TEXT[:10], TEXT[10:20], True), TOKENIZER, 0.15, TOKENIZER.size, rng)[1] for _ in range(2000)]
     counts = np.stack(hidden).sum(0)
     assert counts[10] == 0
     np.testing.assert_allclose(np.delete(counts, 10) / 2000, 3 / 20, atol=0.035)
@@ -113,7 +113,7 @@ def test_the_end_of_a_document_is_followed_by_a_stranger(task: PretrainingTask) 
 
 def test_what_is_hidden_changes_from_epoch_to_epoch(task: PretrainingTask) -> None:
     indices = np.arange(8)
-    first, again, other = (task.hidden_batch(indices, epoch) for epoch in (0, 0, 1))
+    first, again, other = (task.batch(indices, epoch) for epoch in (0, 0, 1))
     assert torch.equal(first.tokens, again.tokens)
     assert torch.equal(first.where, again.where)
     assert first.where.shape != other.where.shape or not torch.equal(first.where, other.where)
@@ -127,10 +127,10 @@ def test_the_loss_is_the_sum_of_both_means_and_adds_up_for_pairs_of_any_length(t
     lengths = task.train.source.lengths
     indices = np.array([int(lengths.argmin()), *range(8), int(lengths.argmax())])
     assert lengths.max() - lengths.min() > 5
-    whole, left, right = (task.loss(model, task.hidden_batch(part, 0)) for part in (indices, indices[::2], indices[1::2]))
+    whole, left, right = (task.loss(model, task.batch(part, 0)) for part in (indices, indices[::2], indices[1::2]))
     assert left[2] + right[2] == whole[2]
     torch.testing.assert_close(left[0] + right[0], whole[0])
-    batch = task.hidden_batch(indices[1:2], 0)
+    batch = task.batch(indices[1:2], 0)
     loss, nll, count = task.loss(model, batch)
     words, follows = model(batch.tokens, batch.segments, batch.mask)
     both = torch.nn.functional.cross_entropy(words[batch.where], batch.answers)
@@ -181,5 +181,5 @@ def test_held_out_text_too_short_for_a_pair_asks_for_more(tmp_path: Path) -> Non
     path = write_documents(tmp_path / "short.txt", 5, 2)  # a single short one is held out
     recipe = load_recipe("bert-pretraining", [f"data.train={path}", "tokenizer.size=200"])
     PretrainingTask.prepare(recipe, tmp_path / "data", Silence())
-    with pytest.raises(HeedfulError, match=r"the held-out text has no two parts .* give data\.valid=FILE"):
+    with pytest.raises(HeedfulError, match=r"the held-out text is too short for a pair of texts; give data\.valid=FILE"):
         PretrainingTask(recipe, tmp_path / "data")

@@ -233,7 +233,7 @@ def test_a_tagger_may_begin_as_a_classifier_that_pools_otherwise(trained: Traine
 def test_a_pretrained_model_of_another_kind_is_refused(trained: Trained, tmp_path: Path) -> None:
     data = write_examples("classification", tmp_path)
     recipe = load_recipe("classification", [f"data.train={data}", f"model.pretrained={trained('language-model')}"])
-    with pytest.raises(HeedfulError, match="best is a gpt model; classification needs one of the kind bert"):
+    with pytest.raises(HeedfulError, match="best is a gpt model; classification needs a bert model"):
         ALL_JOBS["classification"].task_class.prepare(recipe, tmp_path / "data", Silence())
 
 

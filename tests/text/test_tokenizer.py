@@ -169,6 +169,16 @@ def test_a_vocabulary_is_never_larger_than_asked_for(kind: str, tags: tuple[str,
         assert max(ids) < tokenizer.size
 
 
+def test_a_word_vocabulary_has_one_token_per_word_between_spaces() -> None:
+    tokenizer = Tokenizer.train("word", ["[MAX 2 [MIN 9 2 ] ]", "[MAX 2 ]"], 4 + 4)
+    ids = tokenizer.encode("[MAX 2\t[MIN 9 2 ] ]\n")
+    assert len(ids) == 7
+    assert ids.count(tokenizer.unk) == 1, "the vocabulary has room for all words but one"
+    assert tokenizer.size == 8
+    assert tokenizer.decode(tokenizer.encode("[MAX 2 2 ]")) == "[MAX 2 2 ]"
+    assert tokenizer.encode_with_offsets("2 ]")[1] == [(0, 1), (2, 3)]
+
+
 def test_bpe_uses_the_whole_size_when_the_text_allows() -> None:
     assert Tokenizer.train("bpe", CORPUS, 280, TAGS).size == 280
 
@@ -178,14 +188,14 @@ def test_a_character_vocabulary_keeps_the_most_frequent() -> None:
     assert tokenizer.decode(tokenizer.encode("abcd")) == "abc"
 
 
-@pytest.mark.parametrize(("kind", "size"), [("bpe", 100), ("wordpiece", 5), ("char", 4)])
+@pytest.mark.parametrize(("kind", "size"), [("bpe", 100), ("wordpiece", 5), ("char", 4), ("word", 4)])
 def test_a_size_below_the_smallest_vocabulary_says_so(kind: str, size: int) -> None:
     with pytest.raises(UsageError, match=f"tokenizer.size {size} is too small for {kind}"):
         Tokenizer.train(kind, CORPUS, size)
 
 
 def test_an_unknown_kind_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="bpe, wordpiece, char, byte, not 'sentencepiece'"):
+    with pytest.raises(UsageError, match="bpe, wordpiece, char, byte, word, not 'sentencepiece'"):
         Tokenizer.train("sentencepiece", CORPUS, 300)
 
 

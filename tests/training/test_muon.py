@@ -13,8 +13,9 @@ from heedful.models.seq2seq import Seq2Seq, make_model
 from heedful.runtime.processes import Processes
 from heedful.training.flat_weights import FlatWeights
 from heedful.training.muon import STEP, hidden_matrices, orthogonal
+from heedful.training.weights import AdamSettings
 
-ADAM: dict[str, Any] = {"betas": (0.9, 0.98), "eps": 1e-5}
+ADAM: AdamSettings = {"betas": (0.9, 0.98), "eps": 1e-5}
 
 
 def small(**settings: Any) -> Seq2Seq:

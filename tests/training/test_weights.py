@@ -12,9 +12,10 @@ from torch import Tensor
 from heedful.models.seq2seq import Seq2Seq, make_model
 from heedful.runtime.processes import Processes
 from heedful.training.flat_weights import FlatWeights
+from heedful.training.weights import AdamSettings
 
 VOCAB = 11
-ADAM = {"betas": (0.9, 0.98), "eps": 1e-5}  # large enough that gradients of mere rounding move nothing
+ADAM: AdamSettings = {"betas": (0.9, 0.98), "eps": 1e-5}  # large enough that gradients of mere rounding move nothing
 
 
 def flat_weights(model: Seq2Seq, ema: float = 0.0) -> FlatWeights:

@@ -19,7 +19,7 @@ EXAMPLES = """Examples:
 
 
 def answer_lines(request: Request) -> None:
-    """Questions on the passage of --passage, or JSON lines with "question" and "passage"."""
+    """Answer questions from the passage of --passage, or from JSON lines with "question" and "passage"."""
     from heedful.data.lines import read_lines
 
     path = request.own["passage"]
@@ -29,7 +29,7 @@ def answer_lines(request: Request) -> None:
 
 
 def _question(line: str, passage: str | None) -> tuple[str, str] | InputError:
-    """A line as (question, passage), or why it is none."""
+    """A line as (question, passage), or an error that says why it cannot be one."""
     if passage is not None:
         return line, passage
     try:
@@ -45,19 +45,19 @@ def _question(line: str, passage: str | None) -> tuple[str, str] | InputError:
 
 
 class NoPassage(InputError):
-    """A plain question, where no passage is given."""
+    """A plain question without a passage to answer it from."""
 
     def __init__(self, line: str) -> None:
         super().__init__(f"there is no passage to answer it from: {line[:80]}", 0)
 
 
 def _refused_if_all_plain(groups: Iterator[list[tuple[str, str] | InputError]]) -> Iterator[list[tuple[str, str] | InputError]]:
-    """The groups as they come; plain questions alone mean that --passage was forgotten."""
+    """Pass the groups through; if the first has nothing but plain questions, --passage was forgotten."""
     for number, group in enumerate(groups):
         if number == 0 and all(isinstance(given, NoPassage) for given in group):
             raise UsageError('give --passage FILE, or JSON lines of {"question": …, "passage": …}')
         yield group
 
 
-passage = own_option("passage", Path | None, None, "A text file in which the answers are.")
+passage = own_option("passage", Path | None, None, "A text file that contains the answers.")
 answer = verb_command("answer", "runs/question-answering", answer_lines, [passage])

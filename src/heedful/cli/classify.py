@@ -1,4 +1,4 @@
-"""`heedful classify`: which class a text, or an image, belongs to."""
+"""`heedful classify`: the class of a text or an image."""
 
 from __future__ import annotations
 

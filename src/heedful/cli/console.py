@@ -1,4 +1,4 @@
-"""What the command line prints: lines broken between words in a terminal, whole elsewhere; nothing extra when quiet."""
+"""What the command line prints: wrapped between words in a terminal, unwrapped elsewhere; only results when quiet."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ def be_quiet(wanted: bool) -> None:
 
 
 def say(text: str = "", error: bool = False) -> None:
-    """A line of standard output, or of standard error."""
+    """Print a line to standard output, or to standard error."""
     console = Console(stderr=error, highlight=False, emoji=False)
     console.print(text, markup=False, soft_wrap=not console.is_terminal)
 
 
 def note(text: str) -> None:
-    """Something beside the result, on standard error; not when quiet."""
+    """Print a remark to standard error, unless quiet."""
     if not _quiet:
         say(text, error=True)
 
 
-def screen() -> Screen:
-    """Where long work shows how far it is."""
+def screen(error: bool = False) -> Screen:
+    """Where long work shows its progress: standard output, or standard error where the output is a result to be read."""
     from heedful.runtime.processes import torchrun_place
     from heedful.runtime.screen import Screen, Silence
 
     place = torchrun_place()
-    return Silence() if _quiet or (place is not None and place[0] != 0) else Screen()
+    if _quiet or (place is not None and place[0] != 0):
+        return Silence()
+    return Screen(Console(stderr=error, highlight=False, emoji=False))
 
 
 def silence_standard_output() -> None:
-    """Nobody reads it any more: what Python still flushes at its end goes nowhere instead of failing."""
+    """Discard what Python still flushes on exit: the reader has closed the pipe, and the flush would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -48,7 +48,7 @@ def embed_lines(request: Request) -> None:
     if output.suffix == ".npy":
 
         def save(path: Path) -> None:
-            with open(path, "wb") as file:  # given a name, NumPy would add an ending to it
+            with open(path, "wb") as file:  # given a name, NumPy would add a suffix to it
                 np.save(file, np.concatenate(vectors))
 
         write_whole(output.absolute(), save)

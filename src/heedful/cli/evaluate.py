@@ -1,4 +1,4 @@
-"""`heedful evaluate`: how good a model is, in numbers that can be reproduced."""
+"""`heedful evaluate`: the scores of a model, with what is needed to reproduce them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.cli import console
 from heedful.cli.verb import Device
+from heedful.jobs.options import ABOUT_BACKEND, Backend, SummarizeOptions
+from heedful.settings import from_json
 
 if TYPE_CHECKING:
     from heedful.data.drops import Drops
+    from heedful.pipelines.pipeline import AnyPipeline
 
 EXAMPLES = """Examples:
 
@@ -31,39 +35,41 @@ def evaluate(
         Path | None, typer.Argument(help="Held-out data in the format of the job: text, TSV, CoNLL, SQuAD, JSONL, a folder.")
     ] = None,
     source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence per line (plain or gzip).")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Of a translation: the right ones, line by line.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Of a translation: the reference translations, line by line.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy [default: the model's].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of beam search [default: the model's].")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, ja-mecab, char …")] = "13a",
     lowercase: Annotated[bool, typer.Option(help="Ignore case in BLEU and chrF.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Also write what the model said to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Also write the model's outputs to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    backend: Annotated[str, typer.Option(help=ABOUT_BACKEND)] = "native",
     device: Device = "auto",
 ) -> None:
     """Score a model on held-out data by the usual metrics of its job."""
     from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
-    from heedful.evaluation.score_names import shown_scores
-    from heedful.jobs.options import SummarizeOptions
+    from heedful.evaluation.score_names import Scores, shown_scores
+    from heedful.interop.backend import use_backend
     from heedful.pipelines.load import load_pipeline
     from heedful.pipelines.translator import Translator
     from heedful.runtime.device import pick_device
     from heedful.runtime.files import write_text
 
-    search = SummarizeOptions(beam, length_penalty)
+    search, chosen = SummarizeOptions(beam, length_penalty), from_json("backend", Backend, backend)
     if output and not output.absolute().parent.is_dir():
         raise HeedfulError(f"there is no directory {output.parent} to write {output.name} into")
     pipeline = load_pipeline(model, pick_device(device))
+    use_backend(pipeline, model, chosen, console.note)
     if isinstance(pipeline, Translator):
         pipeline.beam = search.beam or pipeline.beam
         pipeline.length_penalty = pipeline.length_penalty if search.length_penalty is None else search.length_penalty
         pipeline.bleu = {"tokenize": tokenize, "lowercase": lowercase}
-        pipeline.text_scores([""], [""])  # a wrong name is told before the work, not after it
+        pipeline.text_scores([""], [""])  # an unknown tokenizer is an error now, not after the translation
     drops = Drops()
     examples = _examples(pipeline, data, source, reference, drops)
     unknown = _unknown_labels(pipeline, examples)
     outputs = pipeline.predict(examples)
-    scores: dict[str, Any] = {**pipeline.scores(examples, outputs), "examples": len(examples)}
+    scores: Scores = {**pipeline.scores(examples, outputs), "examples": len(examples)}
     if isinstance(pipeline, Translator):
         scores |= {"beam": pipeline.beam, "length_penalty": pipeline.length_penalty}
     if drops.counts:
@@ -89,7 +95,7 @@ def evaluate(
         typer.echo(f"{name:20} {value}   {signatures.get(name, '')}".rstrip())
 
 
-def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: Path | None, drops: Drops) -> list[Any]:
+def _examples(pipeline: AnyPipeline, data: Path | None, source: Path | None, reference: Path | None, drops: Drops) -> list[Any]:
     """The examples of a file, of a folder of images, or of the two aligned files of a translation."""
     from heedful.data.parallel import read_aligned
     from heedful.errors import HeedfulError, UsageError
@@ -101,15 +107,15 @@ def _examples(pipeline: Any, data: Path | None, source: Path | None, reference: 
     if data is None:
         needed = "--source FILE --reference FILE" if pipeline.task == "translation" else "its held-out data: a file or a folder"
         raise UsageError(f"nothing to score on; give {needed}")
-    examples: list[Any] = pipeline.read_examples(data, drops)
+    examples = pipeline.read_examples(data, drops)
     dropped = drops.counts.total()
     if dropped > len(examples):
         raise HeedfulError(f"most of {data} cannot be used: {drops.describe()}; {len(examples):,} are left")
     return examples
 
 
-def _unknown_labels(pipeline: Any, examples: list[Any]) -> Drops:
-    """How often each label occurs that the model never learned; an error where that is most of the data."""
+def _unknown_labels(pipeline: AnyPipeline, examples: list[Any]) -> Drops:
+    """How often each label occurs that the model never learned; raises an error if that is most of the data."""
     from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
 

@@ -1,4 +1,4 @@
-"""`heedful export`: a heedful model in someone else's format."""
+"""`heedful export`: write a heedful model in another library's format."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from typing import Annotated
 
 import typer
 
-EXAMPLES = """Example:
+EXAMPLES = """Examples:
 
-`heedful export runs/language-model/best exported --to huggingface`
+`heedful export runs/dates out --to ctranslate2 --quantize int8`
+
+`heedful export runs/language-model exported --to huggingface`
 """
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model directory or a run, such as runs/language-model.")],
+    model: Annotated[Path, typer.Argument(help="A model directory or a run, such as runs/dates.")],
     out: Annotated[Path, typer.Argument(help="The directory to write.")],
-    to: Annotated[str, typer.Option(help="The format: huggingface.")] = "huggingface",
+    to: Annotated[str, typer.Option(help="The format: huggingface, ctranslate2 or onnx.")] = "huggingface",
+    quantize: Annotated[
+        str | None, typer.Option(help="A lower precision than float32: int8, and for some formats int16, float16, bfloat16.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Load the export with the other software and compare its outputs.")
+    ] = True,
 ) -> None:
-    """Write a model so that other software loads it: `transformers` by AutoModel.from_pretrained."""
-    from heedful.errors import UsageError, did_you_mean
-    from heedful.interop.huggingface import export_huggingface
+    """Write a model so that other software loads it, and prove that it gives the same outputs there."""
+    from heedful.interop.export import export_model
     from heedful.pipelines.directory import find_directory
 
-    if to != "huggingface":
-        raise UsageError(f"there is no format '{to}'{did_you_mean(to, ['huggingface'])}")
-    typer.echo(export_huggingface(find_directory(model), out))
+    for sentence in export_model(find_directory(model), out, to, quantize, check):
+        typer.echo(sentence)

@@ -1,4 +1,4 @@
-"""`heedful import`: someone else's model becomes one of heedful's."""
+"""`heedful import`: convert another library's model to a heedful model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def import_(
     ],
     out: Annotated[Path, typer.Argument(help="The model directory to write.")],
 ) -> None:
-    """Read a Hugging Face model (BERT, sentence encoders, GPT-2, ViT, Marian). Nothing in it is executed."""
+    """Convert a Hugging Face model (BERT, sentence encoders, GPT-2, ViT, Marian). Nothing in it is executed."""
     from heedful.interop.huggingface import import_huggingface
 
     typer.echo(import_huggingface(model, out))

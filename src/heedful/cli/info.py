@@ -1,4 +1,4 @@
-"""`heedful info`: what a model directory holds."""
+"""`heedful info`: describe a model directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a verb gets its inputs: arguments, a file, or standard input as it comes."""
+"""Where a verb gets its inputs: arguments, a file, or standard input as lines arrive."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from heedful.cli import console
 
-LINES = 256  # worked on together at most
-FEW = 2  # lines that are not UTF-8 and are warned of, before they are taken for a sign of another encoding
+LINES = 256  # processed together, at most
+FEW = 2  # lines that are not UTF-8 cause a warning each; more of them mean another encoding
 
 
 def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: bool = False) -> Iterator[list[str]]:
-    """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they come.
+    """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they arrive.
 
     Lines that are `file_names` need not be UTF-8.
     """
@@ -41,16 +41,16 @@ def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: 
         else:
             if sys.stdin.isatty():
                 console.note("reading lines from the terminal; end with Ctrl-D")
-            # Not sys.stdin: its lock, held by the thread that reads, is wanted by Python when Ctrl-C ends it.
+            # Not sys.stdin: the reading thread would hold its lock, which Python needs to exit on Ctrl-C.
             stream = files.enter_context(open(0, "rb", closefd=False))
             lines = _decoded(raw_lines(stream, "standard input"), "input line", "standard input", file_names)
-        # Lines that are all there make the same groups every time, so that what is sampled for a group is the same too.
+        # Lines of a file always form the same groups, so that sampling for a group is reproducible.
         yield from _in_groups(lines, patient=bool(text) or (input is not None and input.is_file()))
 
 
 def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> Iterator[str]:
-    """Lines as text. A byte that is not UTF-8 is replaced with a warning, so that no line is lost; when it is no exception
-    but the rule, the input is in another encoding and refused."""
+    """Lines as text. A byte that is not UTF-8 is replaced with a warning, so that no line is lost; if most lines have some,
+    the input is in another encoding and refused."""
     from heedful.data.encodings import guess_encoding, other_encoding, refuse_non_text
     from heedful.errors import HeedfulError
 
@@ -74,7 +74,7 @@ def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> 
 
 
 def _in_groups(lines: Iterator[str], patient: bool) -> Iterator[list[str]]:
-    """Groups that are full but for the last, or without patience of whatever lines are there: one when they trickle."""
+    """Full groups, except for the last; if not `patient`, a group is whatever lines have arrived, possibly one."""
     waiting: queue.Queue[str | BaseException | None] = queue.Queue(LINES)
 
     def read() -> None:
@@ -82,7 +82,7 @@ def _in_groups(lines: Iterator[str], patient: bool) -> Iterator[list[str]]:
             for line in lines:
                 waiting.put(line)
             waiting.put(None)
-        except BaseException as error:  # raised again below, after what came before it
+        except BaseException as error:  # raised again below, after the lines before it
             waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()

@@ -1,4 +1,4 @@
-"""`heedful recipes`: what can be trained by name."""
+"""`heedful recipes`: the shipped recipes and the presets of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = """Examples:
 
 
 def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in full.")] = None) -> None:
-    """List the shipped recipes and the presets of models, or show one recipe with every value it settles."""
+    """List the shipped recipes and the presets of models, or show one recipe with all of its values."""
     from heedful.interop.huggingface import why_not_exportable
     from heedful.models.presets import PRESETS
     from heedful.recipes import load_recipe, shipped_recipes
@@ -38,7 +38,7 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
 
 
 def show_list(title: str, rows: dict[str, str]) -> None:
-    """Names and what they mean, in two columns; in a terminal the second one is broken between words."""
+    """Names and what they mean, in two columns; in a terminal the second one is wrapped between words."""
     width = max(len(name) for name in rows)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     typer.echo(title)

@@ -1,10 +1,10 @@
-"""`heedful summarize`: a document in, its summary out."""
+"""`heedful summarize`: summarize documents."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from heedful.cli.verb import Request, own_option, show_results, verb_command
+from heedful.cli.verb import Request, backend, own_option, show_results, verb_command
 
 EXAMPLES = """Examples:
 
@@ -24,4 +24,4 @@ def summarize_lines(request: Request) -> None:
 
 
 whole = own_option("whole", bool, False, "All lines of the input are one document.")
-summarize = verb_command("summarize", "runs/summarization", summarize_lines, [whole])
+summarize = verb_command("summarize", "runs/summarization", summarize_lines, [whole, backend])

@@ -1,13 +1,16 @@
-"""`heedful train`: a recipe in, a run directory out."""
+"""`heedful train`: train a recipe in a run directory."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from heedful.evaluation.score_names import RunResults
 
 EXAMPLES = """Examples:
 
@@ -45,11 +48,11 @@ def train(
     except KeyboardInterrupt as error:
         raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
-        leave(0)  # the first process speaks for all
+        leave(0)  # only the first process prints results
     show_results(folder, results)
 
 
-def show_results(run: Path, results: dict[str, Any]) -> None:
+def show_results(run: Path, results: RunResults) -> None:
     """The scores of a run, and where everything is."""
     from heedful.cli.console import say
     from heedful.evaluation.score_names import one_line
@@ -57,24 +60,24 @@ def show_results(run: Path, results: dict[str, Any]) -> None:
     from heedful.recipes import load_recipe
 
     recipe = load_recipe(str(run / "recipe.toml"))
-    for name in ("best", "final"):
-        for split, scores in results[name].items():
+    for name, splits in (("best", results["best"]), ("final", results["final"])):
+        for split, scores in splits.items():
             say(f"{name:5} {split:10}  {one_line(scores)}")
     if results.get("scored"):
         say(results["scored"])
     if results.get("unfinished"):
-        say(f"\n{results['unfinished']}; the same `heedful train` command goes on from there")
+        say(f"\n{results['unfinished']}; the same `heedful train` command continues from there")
     say(f"\nmodels   {run / 'best'}  {run / 'final'}")
     say(f"report   {run / 'report.html'}")
     kept = sum(path.stat().st_size for path in (run / "checkpoints").glob("*"))
     if kept and not results.get("unfinished"):
-        say(f"disk     {run / 'checkpoints'} holds {kept / 1e6:,.0f} MB that no command needs any more: delete it as you like")
+        say(f"disk     {run / 'checkpoints'} holds {kept / 1e6:,.0f} MB that no command needs any more; you may delete it")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"
     say(f"next     {program} {JOBS[recipe.task].example.replace('DIRECTORY', shlex.quote(str(run / 'best')))}")
 
 
 def _absolute(override: str) -> str:
-    """File names as the run remembers them: whole, so that it continues from any directory."""
+    """File names as absolute paths, so that the run can be continued from any directory."""
     key, _, value = override.partition("=")
     files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")
     if not value or not (key in files or (key.startswith("data.") and key.endswith(("source", "target")))):

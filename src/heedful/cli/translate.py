@@ -1,8 +1,8 @@
-"""`heedful translate`: lines in, lines out, in order, as they come."""
+"""`heedful translate`: translate lines of text, in order, as they arrive."""
 
 from __future__ import annotations
 
-from heedful.cli.verb import verb_command
+from heedful.cli.verb import backend, verb_command
 
 EXAMPLES = """Examples:
 
@@ -13,4 +13,4 @@ EXAMPLES = """Examples:
 `cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
 """
 
-translate = verb_command("translate", "runs/dates/best")
+translate = verb_command("translate", "runs/dates/best", own=[backend])

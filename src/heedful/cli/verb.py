@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +15,9 @@ import typer
 from heedful.cli import console
 from heedful.cli.lines import groups_of_lines
 from heedful.errors import HeedfulError, InputError, UsageError
-from heedful.jobs.options import Options
+from heedful.jobs.options import ABOUT_BACKEND, Backend, Options
 from heedful.jobs.registry import VERBS, Verb
-from heedful.settings import hints, parts_of
+from heedful.settings import from_json, hints, parts_of
 
 if TYPE_CHECKING:
     from heedful.jobs.results import Result
@@ -53,7 +53,7 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
         _parameter("text", text, None),
         _parameter("input", given, None),
         *own,
-        *_option_parameters(verb.options),
+        *option_parameters(verb.options),
         _parameter("as_json", as_json, False),
         _parameter("device", Device, "auto"),
     ]
@@ -67,6 +67,10 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
         if values["text"] and values["input"]:
             raise UsageError("give text or --input, not both")
         pipeline = load_for_verb(name, values["model"], pick_device(values["device"]))
+        if "backend" in extra:
+            from heedful.interop.backend import use_backend
+
+            use_backend(pipeline, values["model"], from_json("backend", Backend, extra["backend"]), console.note)
         groups = groups_of_lines(values["text"], values["input"], file_names=pipeline.task == "image-classification")
         (work or show_results)(Request(verb, pipeline, options, groups, values["as_json"], extra))
 
@@ -85,8 +89,11 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
-def _option_parameters(options: type[Options]) -> Iterator[inspect.Parameter]:
-    """The fields of a class of options as options of a command. Ranges are checked by the class itself."""
+backend = own_option("backend", str, "native", ABOUT_BACKEND)
+
+
+def option_parameters(options: type[Any]) -> Iterator[inspect.Parameter]:
+    """The fields of a class of options or settings as options of a command. Ranges are checked by the class itself."""
     types = hints(options)
     for one in fields(options):
         kind, optional, _, _ = parts_of(types[one.name])
@@ -96,9 +103,11 @@ def _option_parameters(options: type[Options]) -> Iterator[inspect.Parameter]:
 
 def show_results(request: Request) -> None:
     """Print the result of every input in order. One that cannot be used is told, and the others are done all the same."""
+    from heedful.pipelines.pipeline import run_each
+
     failed = total = 0
     for group in request.groups:
-        for given, results in answers(request, group):
+        for given, results in zip(group, run_each(request.pipeline, group, request.options), strict=True):
             total += 1
             if isinstance(results, InputError):
                 failed += 1
@@ -108,23 +117,6 @@ def show_results(request: Request) -> None:
         sys.stdout.flush()
     if failed:
         raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
-
-
-def answers(request: Request, group: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Result] | InputError]]:
-    """Every input of a group with its results (several when so many were asked for), or with why it cannot be used."""
-    errors: dict[int, InputError] = {index: given for index, given in enumerate(group) if isinstance(given, InputError)}
-    while True:
-        usable = [index for index in range(len(group)) if index not in errors]
-        try:
-            results = request.pipeline.run([group[index] for index in usable], request.options) if usable else []
-            break
-        except InputError as error:
-            errors[usable[error.index]] = error
-    each = len(results) // len(usable) if usable else 0
-    found: dict[int, Sequence[Result]] = {
-        index: results[number * each : (number + 1) * each] for number, index in enumerate(usable)
-    }
-    return [(given, errors[index] if index in errors else found[index]) for index, given in enumerate(group)]
 
 
 def _lines(request: Request, given: Any, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:

@@ -124,11 +124,18 @@ def batches_from(
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class End:
+    """What a `Prefetch` gives after its last item: the error that ended it."""
+
+    error: BaseException
+
+
 class Prefetch(Generic[T]):
     """Runs an iterator ahead in a thread, and measures how long its consumer has waited."""
 
     def __init__(self, items: Iterator[T], ahead: int = 8) -> None:
-        self.queue: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
+        self.queue: queue.Queue[T | End] = queue.Queue(ahead)
         self.stop = threading.Event()
         self.waited = 0.0
         self.end: BaseException | None = None
@@ -138,13 +145,13 @@ class Prefetch(Generic[T]):
     def _fill(self, items: Iterator[T]) -> None:
         try:
             for item in items:
-                if not self._put((item, None)):
+                if not self._put(item):
                     return
-            self._put((None, StopIteration()))
+            self._put(End(StopIteration()))
         except BaseException as error:  # raised again in the consumer
-            self._put((None, error))
+            self._put(End(error))
 
-    def _put(self, entry: tuple[T | None, BaseException | None]) -> bool:
+    def _put(self, entry: T | End) -> bool:
         while not self.stop.is_set():
             try:
                 self.queue.put(entry, timeout=0.1)
@@ -160,11 +167,12 @@ class Prefetch(Generic[T]):
         if self.end is not None:
             raise self.end
         start = time.perf_counter()
-        item, self.end = self.queue.get()
+        item = self.queue.get()
         self.waited += time.perf_counter() - start
-        if self.end is not None:
+        if isinstance(item, End):
+            self.end = item.error
             raise self.end
-        return item  # type: ignore[return-value]
+        return item
 
     def close(self) -> None:
         """Stop the thread."""

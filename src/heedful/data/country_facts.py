@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
 
 from heedful.data.splits import pick_split, write_splits
+from heedful.data.squad import SquadArticle, SquadQuestion
 
 TRAINING_QUESTIONS = 40_000
 HELD_OUT_QUESTIONS = 500
@@ -152,18 +152,18 @@ def _kind_of(fact: str) -> tuple[FactKind, str]:
     return FACT_KINDS[kind], language
 
 
-def _questions(passage: Passage, place: str, facts: dict[str, str], rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Every question that the passage answers, in random order."""
+def _questions(passage: Passage, place: str, facts: dict[str, str], rng: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Every question that the passage answers with its answer, text and begin, in random order."""
     for fact in rng.sample(list(facts), len(facts)):
         kind, language = _kind_of(fact)
         value, backwards = facts[fact], rng.random() < 0.3
         template = rng.choice(kind.ask_place if backwards else kind.ask_value)
         question = template.format(place=_article(place) + place, value=value, language=language)
         text, begin = (place, passage.places[place]) if backwards else (value, passage.values[place, fact])
-        yield {"question": question, "answers": [{"text": text, "answer_start": begin}]}
+        yield question, text, begin
 
 
-def generate_articles(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
+def generate_articles(split: str, count: int, seed: int) -> Iterator[SquadArticle]:
     """Articles for SQuAD's "data", one passage each, with `count` questions in total."""
     rng = random.Random(f"cldr questions {split} {seed}")
     places = facts_of_places()[split]
@@ -177,7 +177,10 @@ def generate_articles(split: str, count: int, seed: int) -> Iterator[dict[str, A
             continue
         passage = _write_passage(place, facts, rng)
         entries = list(_questions(passage, place, facts, rng))[: min(QUESTIONS_PER_PASSAGE, count - made)]
-        questions = [{"id": f"{split}-{made + number}", **entry} for number, entry in enumerate(entries)]
+        questions: list[SquadQuestion] = [
+            {"id": f"{split}-{made + number}", "question": question, "answers": [{"text": text, "answer_start": begin}]}
+            for number, (question, text, begin) in enumerate(entries)
+        ]
         made += len(questions)
         if questions:
             yield {"title": place, "paragraphs": [{"context": passage.text, "qas": questions}]}

@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from heedful.data.drops import Drops
-from heedful.data.prepare import Reporter, prepare_once
-from heedful.data.splits import SPLIT_NAMES, hash_of
+from heedful.data.hold_out import hold_out
+from heedful.data.prepare import Facts, Reporter, prepare_once
+from heedful.data.splits import SPLIT_NAMES
 from heedful.data.token_store import Rows, write_rows
-from heedful.errors import HeedfulError, UsageError
+from heedful.errors import UsageError
+from heedful.jobs.data import ExampleSettings
+from heedful.settings import Json
 
-Reader = Callable[[Path, Drops], Iterator[Any]]
-Maker = Callable[[Path, int], dict[str, Path]]
+Example = TypeVar("Example")
+Reader = Callable[[Path, Drops], Iterator[Example]]
+Maker = Callable[[Path, ExampleSettings, int], dict[str, Path]]  # (folder, settings, seed) → split → file
 
 
 def prepare_examples(
-    data: Any,
-    settings: dict[str, Any],
+    data: ExampleSettings,
+    settings: Mapping[str, Json],
     seed: int,
     extra_paths: Sequence[Path],
     folder: Path,
     reporter: Reporter,
-    read: Reader,
-    generate: Maker,
-    text_of: Callable[[Any], str],
-    write: Callable[[list[Any], Path], dict[str, Any]],
-    check: Callable[[list[Any], str], None] = lambda examples, path: None,
+    read: Reader[Example],
+    generate: Maker | None,
+    text_of: Callable[[Example], str],
+    write: Callable[[list[Example], Path], Facts],
+    check: Callable[[list[Example], str], None] = lambda examples, path: None,
 ) -> None:
     """Prepare the examples of these settings in `folder`, unless they are already there.
 
-    `read` reads a user's file, and `generate` writes the default files. Examples with equal `text_of` are never on both
+    `read` reads a user's file, and `generate` writes files in the place of it. Examples with equal `text_of` are never on both
     sides of the split. `check` may reject the training examples of a file. `write` stores the training examples in a folder
     and returns facts for the manifest.
     """
     named = {split: getattr(data, split) for split in SPLIT_NAMES}
-    if not data.generate and not data.train:
+    if generate is None and not data.train:
         raise UsageError("no training examples: give data.train=FILE")
     paths = [Path(path) for path in named.values() if path]
 
-    def make(temporary: Path) -> dict[str, Any]:
-        files = generate(temporary, seed) if data.generate else {split: Path(path) for split, path in named.items() if path}
+    def make(temporary: Path) -> Facts:
+        files = {split: Path(path) for split, path in named.items() if path}
+        if generate is not None:
+            reporter.track("making the examples", None)
+            files = generate(temporary, data, seed)
         drops = Drops()
         reporter.track("reading the examples", None)
         examples = {split: list(read(path, drops)) for split, path in files.items()}
@@ -63,23 +70,8 @@ def prepare_examples(
     prepare_once({"seed": seed, "data": vars(data), **settings}, [*paths, *extra_paths], folder, reporter, make)
 
 
-def hold_out(examples: list[Any], text_of: Callable[[Any], str], wanted: int) -> tuple[list[Any], list[Any]]:
-    """(training, held-out): those whose texts have the smallest hashes are held out, at most a tenth.
-
-    A text that occurs several times is always on one side.
-    """
-    wanted = max(1, min(wanted, len(examples) // 10))
-    hashes = [hash_of(text_of(example)) for example in examples]
-    limit = sorted(hashes)[wanted - 1]
-    held = [example for example, value in zip(examples, hashes, strict=True) if value <= limit]
-    kept = [example for example, value in zip(examples, hashes, strict=True) if value > limit]
-    if not kept:
-        raise HeedfulError("the examples are too few or too alike to hold some out for validation; give data.valid=FILE")
-    return kept, held
-
-
 def held_examples(folder: Path, split: str) -> list[Any]:
-    """The held-out examples of a prepared folder."""
+    """The held-out examples of a prepared folder, as JSON holds those of the job."""
     found: list[Any] = json.loads((folder / f"{split}.json").read_text(encoding="utf-8"))
     return found
 

@@ -10,12 +10,14 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.drops import Drops
@@ -25,9 +27,10 @@ from heedful.errors import HeedfulError
 if TYPE_CHECKING:
     from PIL import Image
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+Pixels = NDArray[np.uint8]
 DIGIT_SPLIT_PERCENTAGES = {"test": 15, "valid": 10, "train": 75}
 EXACT = 64  # pixels along a side: web pages show images up to this size losslessly
+MOST_PIXELS = 50_000_000  # of one image; more would take gigabytes once unpacked
 INSTALL = "pip install 'heedful[vision]'"
 
 
@@ -36,7 +39,7 @@ class LabelledImages:
     """Images (N, C, H, W) of bytes, the class of each (N,), and the names of the classes."""
 
     images: Pixels
-    labels: np.ndarray[Any, np.dtype[np.int64]]
+    labels: NDArray[np.int64]
     classes: list[str]
 
     def __len__(self) -> int:
@@ -48,10 +51,8 @@ class LabelledImages:
 
 def require_pillow() -> None:
     """Raise an error when Pillow, which only images need, is not installed."""
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise HeedfulError(f"reading images needs Pillow; install it with: {INSTALL}") from error
+    if find_spec("PIL") is None:
+        raise HeedfulError(f"reading images needs Pillow; install it with: {INSTALL}")
 
 
 def fit_image(image: Image.Image, size: int, channels: int = 3) -> Pixels:
@@ -69,18 +70,25 @@ def fit_image(image: Image.Image, size: int, channels: int = 3) -> Pixels:
     return np.ascontiguousarray(pixels[None] if channels == 1 else pixels.transpose(2, 0, 1))
 
 
-def read_image(path: Path, size: int, channels: int = 3) -> Pixels:
-    """Read an image file of any format Pillow knows, through `fit_image`."""
+def read_image(source: Path | bytes, size: int, channels: int = 3) -> Pixels:
+    """Read an image of any format Pillow knows, a file or its contents, through `fit_image`."""
     require_pillow()
     from PIL import Image
 
+    name = "this" if isinstance(source, bytes) else source
     try:
-        with Image.open(path) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS:  # told by the header, before anything is unpacked
+                raise HeedfulError(f"{name} has {width:,} × {height:,} pixels; an image may have at most {MOST_PIXELS:,}")
             return fit_image(image, size, channels)
     except FileNotFoundError as error:
-        raise HeedfulError(f"there is no image {path}") from error
+        raise HeedfulError(f"there is no image {source!s}") from error
+    except HeedfulError:
+        raise
     except Exception as error:  # a damaged file makes Pillow's readers raise almost anything
-        raise HeedfulError(f"{path} cannot be read as an image: {str(error) or type(error).__name__}") from error
+        why = "" if isinstance(source, bytes) else f": {str(error) or type(error).__name__}"
+        raise HeedfulError(f"{name} cannot be read as an image{why}") from error
 
 
 def read_folder(

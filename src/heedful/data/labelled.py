@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from heedful.data.drops import Drops, at_least_one, reason_to_drop, whole_text
+from heedful.data.drops import LONGEST_DOCUMENT, Drops, at_least_one, reason_to_drop, whole_text
 from heedful.data.lines import read_json_rows, read_lines
 from heedful.errors import HeedfulError
 
@@ -31,7 +31,8 @@ def read_labelled(path: Path, drops: Drops) -> Iterator[tuple[str, str]]:
 
 def _usable(rows: Iterator[tuple[str, str, str]], drops: Drops) -> Iterator[tuple[str, str]]:
     for where, text, label in rows:
-        reason = reason_to_drop(text) or (reason_to_drop(text, label) if label.strip() else "without a label")
+        reason = reason_to_drop(text, longest=LONGEST_DOCUMENT)
+        reason = reason or (reason_to_drop(label) if label.strip() else "without a label")
         if reason:
             drops.add(reason, where)
         else:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from heedful.data.drops import Drops
 from heedful.data.encodings import (
@@ -23,16 +23,18 @@ from heedful.data.encodings import (
 )
 from heedful.errors import HeedfulError
 from heedful.runtime.files import os_error_sentence
+from heedful.settings import Json
 
 HEAD = 1 << 16  # bytes read to recognise the format of a file
 LONGEST_LINE = 1 << 28  # bytes; a file without line ends would fill memory
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[io.BufferedReader[Any]]:
+def open_text(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading bytes, decompressed if it is gzip."""
     try:
-        with open(path, "rb", buffering=0) as file, io.BufferedReader(file, HEAD) as raw:
+        with open(path, "rb", buffering=0) as file:
+            raw: io.BufferedReader = io.BufferedReader(file, HEAD)
             zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # peek, because a pipe cannot seek back
             yield io.BufferedReader(gzip.GzipFile(fileobj=raw), HEAD) if zipped else raw
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -85,7 +87,7 @@ def read_lines(path: Path, markup: bool = False) -> Iterator[str]:
                 ) from error
 
 
-def read_json_rows(path: Path, drops: Drops) -> Iterator[tuple[str, Any]]:
+def read_json_rows(path: Path, drops: Drops) -> Iterator[tuple[str, Json]]:
     """(where, value) of each line of a JSONL file."""
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path.name} line {number}"

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
+from heedful.data.hold_out import held_out_limit, pair_hash
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.token_store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
+from heedful.jobs.data import PairSettings, SummarySettings
 from heedful.runtime.files import os_error_sentence, sync
+from heedful.settings import Json
 from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from heedful.recipes.settings import TokenizerSettings
 
 VERSION = 2  # of the prepared files; data of another version is prepared again
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
@@ -32,6 +37,44 @@ class Reporter(Protocol):
     def track(self, label: str, total: int | None) -> Callable[[int], None]: ...
 
 
+class PairFiles(Protocol):
+    """One or two files of pairs."""
+
+    @property
+    def target(self) -> Path | None: ...  # the second file, where there are two
+
+    @property
+    def paths(self) -> list[Path]: ...
+
+    def read(self, drops: Drops) -> Iterator[Pair]: ...
+
+
+class Facts(TypedDict, total=False):
+    """What preparing the data found out."""
+
+    summary: str
+    labels: list[str]  # the classes
+    roles: dict[str, str]  # special tokens of the tokenizer, or of the source's
+    target_roles: dict[str, str]
+    pairs: int
+    dropped: dict[str, int]  # reason → examples
+
+
+class Fingerprint(TypedDict):
+    """What shows whether a file has changed."""
+
+    size: int
+    time: int
+    hash: str
+
+
+class Manifest(Facts):
+    """The `manifest.json` of a prepared folder."""
+
+    settings: dict[str, Json]
+    inputs: dict[str, Fingerprint]
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Everything that training needs from a corpus."""
@@ -43,25 +86,24 @@ class Prepared:
     test: list[Pair]
 
 
-def files_of(data: Any, side: str = "") -> ParallelFiles | None:
+def files_of(data: PairSettings, side: str = "") -> ParallelFiles | None:
     """The training (""), "valid_" or "test_" files named in a recipe's data section."""
     source, target = getattr(data, f"{side}source"), getattr(data, f"{side}target")
     return ParallelFiles(Path(source), Path(target) if target else None) if source else None
 
 
 def prepare_once(
-    settings: dict[str, Any], paths: Sequence[Path], folder: Path, reporter: Reporter, make: Callable[[Path], dict[str, Any]]
+    settings: Mapping[str, Json], paths: Sequence[Path], folder: Path, reporter: Reporter, make: Callable[[Path], Facts]
 ) -> None:
     """Call `make` to fill `folder` for these settings and input files, unless that has been done already.
 
     `make` fills a temporary folder and returns facts for the manifest, among them `summary`, a description of the data.
     """
     settings = {"version": VERSION, **settings}
-    manifest_path = folder / "manifest.json"
-    old = json.loads(manifest_path.read_text(encoding="utf-8")) if manifest_path.exists() else None
-    inputs = {str(path): _fingerprint(path, (old or {}).get("inputs", {}).get(str(path))) for path in paths}
+    old = read_manifest(folder) if (folder / "manifest.json").exists() else None
+    known = old["inputs"] if old is not None else {}
+    inputs = {str(path): _fingerprint(path, known.get(str(path))) for path in paths}
     if old is not None and old["settings"] == settings:
-        known = old["inputs"]
         changed = [path for path, entry in inputs.items() if path in known and entry["hash"] != known[path]["hash"]]
         if changed:
             raise HeedfulError(f"{', '.join(changed)} changed since this run began; give a new --run to train on the new data")
@@ -72,7 +114,7 @@ def prepare_once(
     temporary.mkdir(parents=True)
     try:
         facts = make(temporary)
-        manifest = {"settings": settings, "inputs": inputs, **facts}
+        manifest: Manifest = {"settings": settings, "inputs": inputs, **facts}
         (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         for path in [*temporary.iterdir(), temporary]:
             sync(path)
@@ -84,9 +126,15 @@ def prepare_once(
     sync(folder.parent)
 
 
+def read_manifest(folder: Path) -> Manifest:
+    """What was noted when a folder was prepared."""
+    manifest: Manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return manifest
+
+
 def prepare(
-    data: Any,
-    tokenizer: Any,
+    data: PairSettings,
+    tokenizer: TokenizerSettings,
     seed: int,
     folder: Path,
     reporter: Reporter,
@@ -102,9 +150,14 @@ def prepare(
         raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
     paths = [path for files in named.values() if files for path in files.paths]
     paths += [*ready_files, *([Path(tokenizer.file)] if tokenizer.file else [])]
-    settings = {"seed": seed, "data": vars(data), "tokenizer": vars(tokenizer), "ready": ready is not None}
+    settings: dict[str, Json] = {
+        "seed": seed,
+        "data": vars(data),
+        "tokenizer": vars(tokenizer),
+        "ready": ready is not None,
+    }
 
-    def make(temporary: Path) -> dict[str, Any]:
+    def make(temporary: Path) -> Facts:
         files = _generate(data, seed, temporary, reporter) if data.generate else named
         return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready)
 
@@ -112,26 +165,29 @@ def prepare(
 
 
 def write_pairs(
-    named: dict[str, Any],
-    data: Any,
-    tokenizer: Any,
+    named: Mapping[str, PairFiles | None],
+    data: PairSettings | SummarySettings,
+    tokenizer: TokenizerSettings,
     temporary: Path,
     reporter: Reporter,
     cut: bool = False,
     ready: tuple[Tokenizer, Tokenizer] | None = None,
-) -> dict[str, Any]:
+) -> Facts:
     """Write tokenizers, token store and held-out pairs of a parallel corpus: "" (training), "valid_" and "test_" files.
 
     A pair that is too long is dropped, or its source truncated if `cut`.
     """
     training = named[""]
+    assert training is not None
     held_out: list[Pair] = []
-    is_held_out: Callable[[Pair], bool] = lambda pair: False  # noqa: E731
     drops = Drops()
-    count = 0
+    limit, count = -1, 0  # a limit of -1 holds nothing out
+
+    def is_held_out(pair: Pair) -> bool:
+        return limit >= 0 and pair_hash(pair) <= limit
+
     if named["valid_"] is None:
-        limit, count = _held_out_limit(training, data.hold_out, reporter)
-        is_held_out = lambda pair: _pair_hash(pair) <= limit  # noqa: E731
+        limit, count = held_out_limit(training.read(Drops()), data.hold_out, reporter.track("checking the text", None))
     else:
         tick = reporter.track("checking the text", None)
         for _ in training.read(Drops()):
@@ -187,7 +243,7 @@ def write_pairs(
 
 def load_prepared(folder: Path) -> Prepared:
     """Load what `prepare` wrote to a folder."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(folder)
     source = Tokenizer.load(folder / "tokenizer.json", manifest["roles"])
     other = folder / "target_tokenizer.json"
 
@@ -198,34 +254,33 @@ def load_prepared(folder: Path) -> Prepared:
     return Prepared(source, target, ParallelStore(folder), pairs("valid"), pairs("test"))
 
 
-def _fingerprint(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
+def _fingerprint(path: Path, known: Fingerprint | None) -> Fingerprint:
     """Size, modification time and content hash of a file; if size and time are unchanged, the known hash is reused."""
     try:
         stat = path.stat()
         if path.is_fifo():
             raise HeedfulError(f"{path} is a pipe, but training text is read more than once; put it in a file")
-        entry: dict[str, Any] = {"size": stat.st_size, "time": stat.st_mtime_ns}
-        if known and path.is_file() and {key: known[key] for key in entry} == entry:
+        if known and path.is_file() and (known["size"], known["time"]) == (stat.st_size, stat.st_mtime_ns):
             return known
         digest = hashlib.blake2b(digest_size=16)
         if path.is_dir():  # of images: hash names, sizes and times of its files instead of their content
             for file_path in sorted(found for found in path.rglob("*") if found.is_file()):
                 inner = file_path.stat()
                 digest.update(os.fsencode(file_path.relative_to(path)) + f" {inner.st_size} {inner.st_mtime_ns}\n".encode())
-            return {**entry, "hash": digest.hexdigest()}
-        with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
+        else:
+            with open(path, "rb") as file:
+                while block := file.read(1 << 22):
+                    digest.update(block)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise HeedfulError(f"there is no file {path}") from error
     except IsADirectoryError as error:
         raise HeedfulError(f"{path} is a directory; a text file is needed") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
-    return {**entry, "hash": digest.hexdigest()}
+    return {"size": stat.st_size, "time": stat.st_mtime_ns, "hash": digest.hexdigest()}
 
 
-def _generate(data: Any, seed: int, folder: Path, reporter: Reporter) -> dict[str, ParallelFiles | None]:
+def _generate(data: PairSettings, seed: int, folder: Path, reporter: Reporter) -> dict[str, ParallelFiles | None]:
     """Write the generated corpus as TSV files, which `prepare` then reads and people can inspect."""
     files: dict[str, ParallelFiles | None] = {}
     for split, fixed in GENERATED.items():
@@ -241,42 +296,13 @@ def _generate(data: Any, seed: int, folder: Path, reporter: Reporter) -> dict[st
     return files
 
 
-def _pair_hash(pair: Pair) -> int:
-    """A hash of the source alone, so that a repeated source is on one side of the split whatever its translations."""
-    return int.from_bytes(hashlib.blake2b(pair[0].strip().encode(), digest_size=8).digest(), "big")
-
-
-def _held_out_limit(training: ParallelFiles, wanted: int, reporter: Reporter) -> tuple[int, int]:
-    """(limit, pairs): pairs whose hash is at most `limit` are held out, about `wanted` of them and at most a tenth."""
-    smallest: list[int] = []  # a max-heap (negated) of the `wanted` smallest distinct hashes, and at least two
-    pairs: dict[int, int] = {}  # hash in the heap → how many pairs have it
-    count = 0
-    tick = reporter.track("checking the text", None)
-    for pair in training.read(Drops()):
-        count += 1
-        tick(1)
-        value = _pair_hash(pair)
-        if value in pairs:
-            pairs[value] += 1
-        elif len(smallest) < max(wanted, 2):
-            heapq.heappush(smallest, -value)
-            pairs[value] = 1
-        elif value < -smallest[0]:
-            del pairs[-heapq.heappushpop(smallest, -value)]
-            pairs[value] = 1
-    if len(smallest) == 1:
-        raise HeedfulError("one distinct source is not enough to hold out a validation pair; give data.valid_source")
-    limit, taken = -1, 0
-    for value in sorted(pairs):
-        taken += pairs[value]
-        if limit >= 0 and taken > min(wanted, count // 10):
-            break
-        limit = value
-    return limit, count
-
-
 def _tokenizers(
-    data: Any, settings: Any, training: ParallelFiles, is_held_out: Callable[[Pair], bool], count: int, reporter: Reporter
+    data: PairSettings | SummarySettings,
+    settings: TokenizerSettings,
+    training: PairFiles,
+    is_held_out: Callable[[Pair], bool],
+    count: int,
+    reporter: Reporter,
 ) -> tuple[Tokenizer, Tokenizer]:
     """Source and target tokenizer: trained on the training pairs, or read from a file."""
     if settings.file:

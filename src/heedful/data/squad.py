@@ -6,11 +6,41 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from heedful.data.drops import LONGEST_DOCUMENT, Drops, at_least_one, reason_to_drop, whole_text
 from heedful.data.lines import read_lines
 from heedful.errors import HeedfulError
+from heedful.settings import Json
+
+
+class SquadAnswer(TypedDict):
+    """An answer in a SQuAD file."""
+
+    text: str
+    answer_start: int  # in characters of the passage
+
+
+class SquadQuestion(TypedDict):
+    """An entry of "qas"."""
+
+    id: str
+    question: str
+    answers: list[SquadAnswer]
+
+
+class SquadParagraph(TypedDict):
+    """A passage and the questions on it."""
+
+    context: str
+    qas: list[SquadQuestion]
+
+
+class SquadArticle(TypedDict):
+    """An entry of "data"."""
+
+    title: str
+    paragraphs: list[SquadParagraph]
 
 
 @dataclass(frozen=True)
@@ -21,6 +51,12 @@ class Question:
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def from_row(cls, row: tuple[str, str, str, list[tuple[str, int]]]) -> Question:
+        """From the list of its fields, as a prepared folder holds it."""
+        number, question, context, answers = row
+        return cls(number, question, context, tuple((text, start) for text, start in answers))
 
 
 def read_squad(path: Path, drops: Drops) -> Iterator[Question]:
@@ -41,17 +77,18 @@ def read_squad(path: Path, drops: Drops) -> Iterator[Question]:
     yield from at_least_one(_questions(articles, path.name, drops), "question", path, drops)
 
 
-def _questions(articles: list[Any], name: str, drops: Drops) -> Iterator[Question]:
+def _questions(articles: list[Json], name: str, drops: Drops) -> Iterator[Question]:
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_list(article, "paragraphs", f"{name} data[{a}]", drops)):
             where = f"{name} data[{a}].paragraphs[{p}]"
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
             for q, entry in enumerate(_list(paragraph, "qas", where, drops)):
-                question = _question(entry, paragraph.get("context"), f"{where}.qas[{q}]", drops)
+                question = _question(entry, context, f"{where}.qas[{q}]", drops)
                 if question:
                     yield question
 
 
-def _list(holder: Any, key: str, where: str, drops: Drops) -> list[Any]:
+def _list(holder: Json, key: str, where: str, drops: Drops) -> list[Json]:
     found = holder.get(key) if isinstance(holder, dict) else None
     if not isinstance(found, list):
         drops.add(f'without a list "{key}"', where)
@@ -59,7 +96,7 @@ def _list(holder: Any, key: str, where: str, drops: Drops) -> list[Any]:
     return found
 
 
-def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | None:
+def _question(entry: Json, context: Json, where: str, drops: Drops) -> Question | None:
     """The question in an entry of "qas"; an unusable one is counted in `drops` and gives None."""
     entry = entry if isinstance(entry, dict) else {}
     name, question, given = entry.get("id"), entry.get("question"), entry.get("answers")
@@ -82,7 +119,7 @@ def _question(entry: Any, context: Any, where: str, drops: Drops) -> Question | 
     return None
 
 
-def _answer(answer: Any, context: str) -> tuple[str, int] | None:
+def _answer(answer: Json, context: str) -> tuple[str, int] | None:
     """(text, begin) of an answer at its place in the passage, or None."""
     text, begin = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
     if not isinstance(text, str) or not text.strip():

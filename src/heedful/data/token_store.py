@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +27,11 @@ class TokenArray:
 
     def __init__(self, folder: Path, name: str) -> None:
         path = folder / f"{name}.ids.npy"
-        self.ids: np.memmap[Any, np.dtype[np.uint32]] = np.load(path, mmap_mode="r")
+        self.ids: np.memmap[tuple[int], np.dtype[np.uint32]] = np.load(path, mmap_mode="r")
         self.lengths: NDArray[np.int32] = np.load(folder / f"{name}.lengths.npy", mmap_mode="r").view(np.ndarray)  # (N,)
         blocks = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), STRIDE), dtype=np.int64)
         self.starts = np.concatenate([[0], np.cumsum(blocks)])  # of every 64th sequence
-        self.file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self.file = open(path, "rb", buffering=0)  # noqa: SIM115  # open as long as the array exists
 
     def __getitem__(self, index: int) -> NDArray[np.uint32]:
         block = index // STRIDE
@@ -58,7 +57,7 @@ class _Writer:
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.ids.npy"
         self.lengths_path = folder / f"{name}.lengths.npy"
-        self.file = open(self.path, "wb")  # noqa: SIM115
+        self.file = open(self.path, "wb")  # noqa: SIM115  # `close` closes it
         self.lengths: list[NDArray[np.int32]] = []
         self.header(0)
 

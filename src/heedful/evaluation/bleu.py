@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
+from heedful.evaluation.score_names import Scores
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
@@ -26,7 +27,7 @@ def sacrebleu_metrics(tokenize: str = "13a", lowercase: bool = False) -> tuple[B
 
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
-) -> dict[str, Any]:
+) -> Scores:
     """`bleu`, `chrf` and `exact`, each from 0 to 100, the signatures of the first two, and `length_ratio`.
 
     That is the length of all outputs divided by that of all references, in BLEU's tokens; below 1, the brevity penalty

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+Scores: TypeAlias = dict[str, Any]  # numbers by the keys of SHOWN; also signatures, which are text, and `samples`
+Sample: TypeAlias = dict[str, str]  # `input`, `output` and `reference`; also the `image`, or the `passage` of a question
 
 # Key → (name, format), in display order.
 SHOWN = {
@@ -29,7 +32,19 @@ SHOWN = {
 LOWER_IS_BETTER = ("perplexity", "bits_per_byte", "loss")
 
 
-def shown_scores(scores: dict[str, Any]) -> dict[str, str]:
+class RunResults(TypedDict):
+    """The `results.json` of a run."""
+
+    steps: int
+    seconds: float
+    scored: str  # how these scores differ from those of the validations, in words; may be empty
+    final: dict[str, Scores]  # by `validation` and `test`
+    best: dict[str, Scores]
+    samples: list[Sample]
+    unfinished: NotRequired[str]  # of a run that was stopped: where
+
+
+def shown_scores(scores: Scores) -> dict[str, str]:
     """Name → formatted value of the given scores. The loss is left out where perplexity already expresses it."""
     found = {label: _written(scores[key], pattern) for key, (label, pattern) in SHOWN.items() if key in scores}
     if "perplexity" in scores:
@@ -37,7 +52,7 @@ def shown_scores(scores: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def one_line(scores: dict[str, Any]) -> str:
+def one_line(scores: Scores) -> str:
     """`BLEU 31.40  chrF 55.20  exact match 8.10 %  perplexity 5.120`"""
     return "  ".join(f"{label} {value}" for label, value in shown_scores(scores).items())
 
@@ -46,7 +61,7 @@ def _written(value: float | None, pattern: str) -> str:
     return "not finite" if value is None or not math.isfinite(value) else pattern.format(value)
 
 
-def ranking(scores: dict[str, Any], metric: str) -> list[float]:
+def ranking(scores: Scores, metric: str) -> list[float]:
     """Values to compare two models by, larger is better: the metric, then the loss as tie-breaker, then the rest.
 
     A score that is not finite ranks below every other.

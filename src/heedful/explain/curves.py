@@ -1,4 +1,4 @@
-"""Learning curves as line charts: where the lines, the ticks and their labels go. The page's template draws them."""
+"""Learning curves as line charts: positions of lines, ticks and labels. The template of the page draws them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ class Chart:
     bottom: int = 36
 
 
-def line_chart(title: str, series: Mapping[str, Iterable[tuple[float, float | None]]]) -> Chart | None:
-    """A chart of named series of (step, value). Values that are missing or not finite are left out; None if none is left."""
-    kept = {name: [(x, y) for x, y in points if y is not None and math.isfinite(y)] for name, points in series.items()}
-    kept = {name: points for name, points in kept.items() if points}
-    if not kept:
+def line_chart(title: str, series: Mapping[str, Iterable[tuple[float, float | None]]], keep_empty: bool = False) -> Chart | None:
+    """A chart of named series of (step, value). Values that are missing or not finite are left out; None if none is left.
+
+    With `keep_empty` a series without values stays, so that the others have the same colours in every chart.
+    """
+    finite = {name: [(x, y) for x, y in points if y is not None and math.isfinite(y)] for name, points in series.items()}
+    kept = {name: points for name, points in finite.items() if points or keep_empty}
+    if not any(kept.values()):
         return None
     ticks_x, ticks_y = (round_ticks(max(point[axis] for points in kept.values() for point in points)) for axis in (0, 1))
 
@@ -70,7 +73,7 @@ def round_ticks(highest: float) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """A number as short as it can be read: 0.3, 1,500, 20k, 1.5M."""
+    """A short form of a number: 0.3, 1,500, 20k, 1.5M."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= max(size, 1e4):
             return f"{value / size:.6g}{letter}"

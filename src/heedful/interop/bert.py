@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from heedful.errors import HeedfulError, did_you_mean
 from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
+from heedful.settings import Json, Values
 
 # Their class → our head, our task, and the prefix of the classifier's tensors.
 ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
@@ -29,13 +29,15 @@ POOLER, NEXT = "pooler.dense", "cls.seq_relationship"
 OPTIONAL = {"pooler": POOLER, "next_sentence": NEXT}
 
 
-def weight_map(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[MappedWeight]:
-    """Every weight of the encoder and of its head."""
+def encoder_map(config: BertConfig, prefix: str, output: str, skip: int = 0) -> list[MappedWeight]:
+    """The weights of the embedding and of the layers, which several families share.
+
+    `output` names the output matrix of masked language modelling, and `skip` counts the positions that nobody reads.
+    """
     words = f"{prefix}embeddings.word_embeddings.weight"
-    head = "cls.predictions"
     found = [
-        MappedWeight("embedding.weight", (words,), copies=(f"{head}.decoder.weight",) if config.head == "pretraining" else ()),
-        MappedWeight("embedding.positions.table", (f"{prefix}embeddings.position_embeddings.weight",)),
+        MappedWeight("embedding.weight", (words,), copies=(output,) if config.head == "pretraining" else ()),
+        MappedWeight("embedding.positions.table", (f"{prefix}embeddings.position_embeddings.weight",), skip=skip),
         MappedWeight("embedding.segments", (f"{prefix}embeddings.token_type_embeddings.weight",)),
         *linear("embedding.norm", f"{prefix}embeddings.LayerNorm"),
     ]
@@ -48,6 +50,13 @@ def weight_map(config: BertConfig, classifier: str, prefix: str = PREFIX) -> lis
         found += linear(f"{ours}.feed_forward.project_in", f"{theirs}.intermediate.dense")
         found += linear(f"{ours}.feed_forward.project_out", f"{theirs}.output.dense")
         found += linear(f"{ours}.around_feed.norm", f"{theirs}.output.LayerNorm")
+    return found
+
+
+def weight_map(config: BertConfig, classifier: str, prefix: str = PREFIX) -> list[MappedWeight]:
+    """Every weight of the encoder and of its head."""
+    head = "cls.predictions"
+    found = encoder_map(config, prefix, f"{head}.decoder.weight")
     if config.pooling == "cls" and config.head != "token":
         found += linear("pooler", f"{prefix}{POOLER}")
     if config.head == "pretraining":
@@ -67,9 +76,14 @@ def without(mapping: list[MappedWeight], parts: list[str]) -> list[MappedWeight]
 
 def find_architecture(foreign: ForeignConfig) -> str:
     """The name of the model's class in transformers."""
-    name = foreign.architecture("BertModel")
-    if name not in ARCHITECTURES:
-        raise HeedfulError(f"{foreign.origin} describes a {name}, which heedful does not read{did_you_mean(name, ARCHITECTURES)}")
+    return known_architecture(foreign, "BertModel", ARCHITECTURES)
+
+
+def known_architecture(foreign: ForeignConfig, usual: str, known: Iterable[str]) -> str:
+    """The name of the model's class in transformers, which must be one of `known`."""
+    name = foreign.architecture(usual)
+    if name not in known:
+        raise HeedfulError(f"{foreign.origin} describes a {name}, which heedful does not read{did_you_mean(name, known)}")
     return name
 
 
@@ -84,17 +98,9 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""  # the bare model's tensors have no prefix
     has_pooler = f"{prefix}{POOLER}.weight" in tensors
     config = BertConfig(
-        vocab=foreign.integer("vocab_size"),
-        layers=foreign.integer("num_hidden_layers"),
-        d_model=foreign.integer("hidden_size"),
-        d_ff=foreign.integer("intermediate_size"),
-        heads=foreign.integer("num_attention_heads"),
+        **encoder_settings(foreign),
         max_positions=foreign.integer("max_position_embeddings"),
         segments=foreign.integer("type_vocab_size", 2),
-        dropout=foreign.number("hidden_dropout_prob", 0.1),
-        attention_dropout=foreign.number("attention_probs_dropout_prob", 0.1),
-        activation=foreign.activation("hidden_act", "gelu"),
-        epsilon=foreign.number("layer_norm_eps", 1e-12),
         head=head,
         classes=len(foreign.labels()) if classifier else 0,
         pooling="cls" if head != "none" or has_pooler else "mean",
@@ -114,36 +120,59 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
     return config, weights
 
 
-def check_exportable(config: BertConfig) -> None:
-    """Raise an error if a BERT of transformers cannot express this configuration."""
-    if config.head not in ("none", "token"):
-        refuse_settings(config, pooling="cls")
-    if config.pooling == "attention":
-        refuse_settings(config, pooling="mean")
+def encoder_settings(foreign: ForeignConfig, activation: str = "gelu") -> Values:
+    """The settings of our encoder that several families have under the same names."""
+    return {
+        "vocab": foreign.integer("vocab_size"),
+        "layers": foreign.integer("num_hidden_layers"),
+        "d_model": foreign.integer("hidden_size"),
+        "d_ff": foreign.integer("intermediate_size"),
+        "heads": foreign.integer("num_attention_heads"),
+        "dropout": foreign.number("hidden_dropout_prob", 0.1),
+        "attention_dropout": foreign.number("attention_probs_dropout_prob", 0.1),
+        "activation": foreign.activation("hidden_act", activation),
+        "epsilon": foreign.number("layer_norm_eps", 1e-12),
+    }
 
 
-def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Our configuration and weights → a BERT config.json, without the names of the classes, and its tensors."""
-    check_exportable(config)
-    absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
-    architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
-    if "next_sentence" in absent:
-        architecture = "BertForMaskedLM"
-    values = {
-        "model_type": "bert",
-        "architectures": [architecture],
+def their_settings(config: BertConfig) -> dict[str, Json]:
+    """The values of a config.json that several families have under the same names."""
+    return {
         "vocab_size": config.vocab,
         "num_hidden_layers": config.layers,
         "hidden_size": config.d_model,
         "intermediate_size": config.d_ff,
         "num_attention_heads": config.heads,
-        "max_position_embeddings": config.max_positions,
         "type_vocab_size": config.segments,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
         "hidden_act": their_activation(config.activation),
         "layer_norm_eps": config.epsilon,
         "tie_word_embeddings": True,
+    }
+
+
+def check_exportable(config: BertConfig) -> None:
+    """Raise an error if a BERT of transformers cannot express this configuration."""
+    refuse_settings(config, positions="learned", attention_kind="full", pooler_activation="tanh")
+    if config.head not in ("none", "token"):
+        refuse_settings(config, pooling="cls")
+    if config.pooling == "attention":
+        refuse_settings(config, pooling="mean")
+
+
+def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Json], dict[str, Tensor]]:
+    """Our configuration and weights → a BERT config.json, without the names of the classes, and its tensors."""
+    check_exportable(config)
+    absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
+    architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
+    if "next_sentence" in absent:
+        architecture = "BertForMaskedLM"
+    values: dict[str, Json] = {
+        "model_type": "bert",
+        "architectures": [architecture],
+        **their_settings(config),
+        "max_position_embeddings": config.max_positions,
     }
     prefix = "" if config.head == "none" else PREFIX
     return values, export_weights(without(weight_map(config, ARCHITECTURES[architecture][2], prefix), absent), weights)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from heedful.errors import HeedfulError, did_you_mean
 from heedful.nn.feedforward import Activation
+from heedful.settings import Json
+
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
+
+T = TypeVar("T")
 
 # Their names of activations → ours. Export writes the first name of each.
 ACTIVATIONS: dict[str, Activation] = {
@@ -24,15 +30,14 @@ ACTIVATIONS: dict[str, Activation] = {
 class ForeignConfig:
     """The values of a config.json, and the path of the file for error messages."""
 
-    def __init__(self, values: Mapping[str, Any], origin: str) -> None:
+    def __init__(self, values: Mapping[str, Json], origin: str) -> None:
         self.values = values
         self.origin = origin
 
-    def value(self, name: str, default: Any, kinds: tuple[type, ...], what: str) -> Any:
+    def value(self, name: str, default: T | None, kinds: tuple[type[T], ...], what: str) -> T:
         """A value of one of these types; the default where it is absent or null."""
-        value = self.values.get(name)
-        if value is None:
-            value = default
+        given = self.values.get(name)
+        value = default if given is None else given
         if value is None:
             raise HeedfulError(f"{self.origin} has no value for {name}")
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -70,7 +75,7 @@ class ForeignConfig:
             )
         return ACTIVATIONS[theirs]
 
-    def require(self, **expected: Any) -> None:
+    def require(self, **expected: Json) -> None:
         """Raise an error that lists every value other than the one heedful implements."""
         wrong = [
             f"{name} = {self.values[name]!r} (only {value!r})"
@@ -105,7 +110,7 @@ def their_activation(ours: str) -> str:
     return next(name for name, known in ACTIVATIONS.items() if known == ours)
 
 
-def refuse_settings(config: Any, **expected: Any) -> None:
+def refuse_settings(config: ModelConfig, **expected: Json) -> None:
     """Raise an error if a setting of ours has no counterpart in their model."""
     wrong = [
         f"{name} = {getattr(config, name)!r} (only {value!r})"

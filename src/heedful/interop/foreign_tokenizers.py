@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
@@ -13,8 +12,8 @@ from tokenizers import Tokenizer as Backend
 from heedful.errors import HeedfulError
 from heedful.interop.foreign_config import ForeignConfig
 from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
-from heedful.runtime.files import read_json as read_json_file
-from heedful.runtime.files import write_text
+from heedful.runtime.files import read_json, write_text
+from heedful.settings import Json
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import ALIASES
 
@@ -22,6 +21,8 @@ END = "<|endoftext|>"
 # Default token of each role where a directory does not specify it: our role → (their role, token).
 USUAL = {
     "bert": {"pad": ("pad", "[PAD]"), "unk": ("unk", "[UNK]"), "bos": ("cls", "[CLS]"), "eos": ("sep", "[SEP]")},
+    "big_bird": {"pad": ("pad", "<pad>"), "unk": ("unk", "<unk>"), "bos": ("cls", "[CLS]"), "eos": ("sep", "[SEP]")},
+    "longformer": {"pad": ("pad", "<pad>"), "unk": ("unk", "<unk>"), "bos": ("cls", "<s>"), "eos": ("sep", "</s>")},
     "gpt2": {"pad": ("pad", END), "unk": ("unk", END), "bos": ("bos", END), "eos": ("eos", END)},
     "marian": {"pad": ("pad", "<pad>"), "unk": ("unk", "<unk>"), "bos": ("bos", "<pad>"), "eos": ("eos", "</s>")},
 }
@@ -40,8 +41,10 @@ def read_foreign_tokenizers(
     elif model_type == "marian":
         backends, note = read_marian(folder)
     else:
-        backends = {"tokenizer": read_bert(folder) if model_type == "bert" else read_gpt2(folder)}
-    given = read_json(folder / "tokenizer_config.json", missing={})
+        if model_type == "big_bird":
+            raise HeedfulError(f"{folder} has no tokenizer.json; AutoTokenizer.from_pretrained(…).save_pretrained(…) writes one")
+        backends = {"tokenizer": read_bert(folder) if model_type == "bert" else read_byte_level(folder, model_type)}
+    given = read_object(folder / "tokenizer_config.json", optional=True)
     for backend in backends.values():
         use_bert_options(backend, given)
     names = special_names(folder, model_type)
@@ -55,14 +58,23 @@ def read_foreign_tokenizers(
     return found, note
 
 
-def read_json(path: Path, missing: Any = None) -> Any:
-    """Read a JSON object; returns `missing`, if given, where there is no file."""
-    if missing is not None and not path.exists():
-        return missing
-    found = read_json_file(path)
+def read_object(path: Path, optional: bool = False) -> dict[str, Json]:
+    """Read a JSON object; an `optional` file that does not exist is empty."""
+    if optional and not path.exists():
+        return {}
+    found = read_json(path)
     if not isinstance(found, dict):
         raise HeedfulError(f"{path} is not a JSON object")
     return found
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """Read a vocab.json: token → id."""
+    content = read_object(path)
+    ids = {token: number for token, number in content.items() if type(number) is int}
+    if len(ids) != len(content):
+        raise HeedfulError(f"{path} does not number its {len(content):,} tokens 0, 1, 2, …")
+    return ids
 
 
 def read_backend(path: Path) -> Backend:
@@ -75,7 +87,7 @@ def read_backend(path: Path) -> Backend:
 
 def refuse_added_tokens(folder: Path) -> None:
     """Raise an error for old directories with tokens in a separate added_tokens.json, which we do not read."""
-    if read_json(folder / "added_tokens.json", missing={}):
+    if read_object(folder / "added_tokens.json", optional=True):
         raise HeedfulError(
             f"{folder} has added_tokens.json but no tokenizer.json; AutoTokenizer.from_pretrained('{folder}').save_pretrained(…) "
             "of transformers writes one"
@@ -96,7 +108,7 @@ def read_bert(folder: Path) -> Backend:
     return backend
 
 
-def use_bert_options(backend: Backend, given: Mapping[str, Any]) -> None:
+def use_bert_options(backend: Backend, given: Mapping[str, Json]) -> None:
     """Apply the normaliser options of tokenizer_config.json, which override tokenizer.json as in transformers."""
     if isinstance(backend.normalizer, normalizers.BertNormalizer):
         options = {
@@ -109,25 +121,25 @@ def use_bert_options(backend: Backend, given: Mapping[str, Any]) -> None:
                 setattr(backend.normalizer, ours, given[theirs])
 
 
-def read_gpt2(folder: Path) -> Backend:
+def read_byte_level(folder: Path, model_type: str) -> Backend:
     """Read a byte-level BPE from vocab.json and merges.txt."""
     if not (folder / "vocab.json").is_file() or not (folder / "merges.txt").is_file():
         raise HeedfulError(f"{folder} has neither a tokenizer.json nor a vocab.json with a merges.txt")
     refuse_added_tokens(folder)
-    given = read_json(folder / "tokenizer_config.json", missing={})
+    given = read_object(folder / "tokenizer_config.json", optional=True)
     try:
         lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
         merges = [
             (left, right) for left, right in (line.split(" ") for line in lines if line and not line.startswith("#version"))
         ]
-        backend = Backend(models.BPE(read_json(folder / "vocab.json"), merges))
+        backend = Backend(models.BPE(read_ids(folder / "vocab.json"), merges))
     except HeedfulError:
         raise
     except Exception as error:  # the library raises bare Exception
         raise HeedfulError(f"vocab.json and merges.txt in {folder} are not a valid vocabulary: {error}") from error
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=given.get("add_prefix_space") is True)
     backend.decoder = decoders.ByteLevel()
-    specials = {name for name in special_names(folder, "gpt2").values() if backend.token_to_id(name) is not None}
+    specials = {name for name in special_names(folder, model_type).values() if backend.token_to_id(name) is not None}
     backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in sorted(specials)])
     return backend
 
@@ -144,8 +156,8 @@ def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
     backends, notes = {}, []
     for ours, side in (("tokenizer", "source"), ("target_tokenizer", "target")):
         path = separate if side == "target" and separate.is_file() else folder / "vocab.json"
-        numbers = read_json(path)
-        if any(type(number) is not int for number in numbers.values()) or {*numbers.values()} != {*range(len(numbers))}:
+        numbers = read_ids(path)
+        if {*numbers.values()} != {*range(len(numbers))}:
             raise HeedfulError(f"{path} does not number its {len(numbers):,} tokens 0, 1, 2, …")
         specials = sorted({name for name in names.values() if name in numbers})
         if names["unk"] not in numbers:
@@ -166,8 +178,8 @@ def read_marian(folder: Path) -> tuple[dict[str, Backend], str]:
 def special_names(folder: Path, model_type: str) -> dict[str, str]:
     """Role → token, as the directory specifies it."""
     given = {
-        **read_json(folder / "special_tokens_map.json", missing={}),
-        **read_json(folder / "tokenizer_config.json", missing={}),
+        **read_object(folder / "special_tokens_map.json", optional=True),
+        **read_object(folder / "tokenizer_config.json", optional=True),
     }
     names = {}
     for role, (theirs, usual) in USUAL[model_type].items():
@@ -201,12 +213,31 @@ def with_roles(backend: Backend, names: Mapping[str, str], origin: str) -> Token
     return Tokenizer(backend, roles)
 
 
+def shifted(tokenizer: Tokenizer, by: int) -> Tokenizer:
+    """The same tokenizer with every id larger by some number."""
+    if not by:
+        return tokenizer
+    content = json.loads(tokenizer.backend.to_str())
+    model, added = content["model"], content["added_tokens"]
+    for token in added:
+        token["id"] += by
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {name: number + by for name, number in model["vocab"].items()}
+        model["vocab"] |= {token["content"]: token["id"] for token in added}
+    else:  # a unigram model numbers its pieces by their places
+        least = min(score for _, score in model["vocab"])
+        model["vocab"] = [*([f" <{number}>", least] for number in range(by)), *model["vocab"]]
+        model["unk_id"] += by
+    roles = {role: str(tokenizer.backend.id_to_token(getattr(tokenizer, role))) for role in ("pad", "unk", "bos", "eos")}
+    return Tokenizer(Backend.from_str(json.dumps(content)), roles)
+
+
 def write_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str, max_length: int) -> None:
     """Write tokenizer.json and tokenizer_config.json for transformers, including the special tokens around a text."""
     backend = Backend.from_str(tokenizer.backend.to_str())
     name = {role: str(backend.id_to_token(getattr(tokenizer, role))) for role in ("pad", "unk", "bos", "eos")}
     begin, end = (name["bos"], tokenizer.bos), (name["eos"], tokenizer.eos)
-    config: dict[str, Any] = {
+    config: dict[str, Json] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
         "clean_up_tokenization_spaces": False,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
 from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.gpt import GPTConfig
+from heedful.nn.positions import SinusoidalPositions
+from heedful.settings import Json
 
 ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")
 PREFIX = "transformer."
@@ -66,13 +68,19 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 def check_exportable(config: GPTConfig) -> None:
     """Raise an error if GPT-2 cannot express this configuration."""
-    refuse_settings(config, norm="pre", positions="learned")
+    tables = ("learned", "sinusoidal", "none")  # what a table of positions can hold; rotary ones are exported as GPT-NeoX
+    others: dict[str, Json] = {} if config.positions in (*tables, "rotary") else {"positions": "learned"}
+    refuse_settings(config, norm="pre", attention_kind="full", **others)
 
 
-def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a GPT-2 config.json and its tensors."""
     check_exportable(config)
-    values = {
+    if config.positions != "learned":  # theirs are a table, which holds ours as well
+        waves = SinusoidalPositions(config.d_model).compute(0, config.context)
+        table = waves if config.positions == "sinusoidal" else torch.zeros_like(waves)
+        weights = {**weights, "embedding.positions.table": table}
+    values: dict[str, Json] = {
         "model_type": "gpt2",
         "architectures": [ARCHITECTURES[0]],
         "vocab_size": config.vocab,

@@ -7,37 +7,53 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.interop import bert, gpt2, marian, vit
+from heedful.interop import bert, bigbird, gpt2, gpt_neox, longformer, marian, pegasus, vit
 from heedful.interop.foreign_config import ForeignConfig
-from heedful.interop.foreign_tokenizers import TARGET, read_foreign_tokenizers, read_json, write_tokenizer
+from heedful.interop.foreign_tokenizers import TARGET, read_foreign_tokenizers, read_object, shifted, write_tokenizer
 from heedful.interop.sentence_transformers import is_sentence_encoder, lower_case, read_pooling, write_pooling
 from heedful.jobs.registry import JOBS
 from heedful.models import build_model, kind_of
+from heedful.models.bert import BertConfig
+from heedful.models.gpt import GPTConfig
+from heedful.models.seq2seq import Seq2SeqConfig
+from heedful.models.vit import ViTConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines.directory import check_shapes, header_shapes
 from heedful.pipelines.load import load_pipeline
 from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
+from heedful.settings import Json, Values
 from heedful.text import Tokenizer
 
-Reader = Callable[[ForeignConfig, Mapping[str, Tensor], str], tuple[Any, dict[str, Tensor]]]
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
+
+Reader = Callable[[ForeignConfig, Mapping[str, Tensor], str], "tuple[ModelConfig, dict[str, Tensor]]"]
 READERS: dict[str, Reader] = {
     "marian": marian.to_heedful,
     "bert": bert.to_heedful,
+    "big_bird": bigbird.to_heedful,
+    "longformer": longformer.to_heedful,
     "gpt2": gpt2.to_heedful,
     "vit": vit.to_heedful,
 }
-USUAL_CLASS = {"marian": marian.ARCHITECTURE, "bert": "BertModel", "gpt2": gpt2.ARCHITECTURES[0], "vit": vit.ARCHITECTURE}
+USUAL_CLASS = {
+    "marian": marian.ARCHITECTURE, "bert": "BertModel", "big_bird": "BigBirdModel", "longformer": "LongformerModel",
+    "gpt2": gpt2.ARCHITECTURES[0], "vit": vit.ARCHITECTURE,
+}  # fmt: skip
+# Encoders that are a Bert of ours: their name of the kind → our task, by class.
+ENCODERS = {"bert": bert.ARCHITECTURES, "big_bird": bigbird.ARCHITECTURES, "longformer": longformer.ARCHITECTURES}
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
+QUANTIZE: tuple[str, ...] = ()  # precisions other than float32
 UNSAFE = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
 
@@ -49,7 +65,7 @@ def import_huggingface(path: Path, out: Path) -> str:
     refuse_to_overwrite(out)
     if not path.is_dir():
         raise HeedfulError(f"there is no directory {path}{how_to_download(str(path))}")
-    values = read_json(path / "config.json")
+    values = read_object(path / "config.json")
     if "format" in values and "kind" in values:
         raise HeedfulError(f"{path} is a heedful model already")
     model_type = str(values.get("model_type"))
@@ -72,9 +88,9 @@ def import_huggingface(path: Path, out: Path) -> str:
 
     task, use = find_task(path, foreign, config)
     tokenizers: dict[str, Tokenizer] = {}
-    if model_type == "vit":
+    if isinstance(config, ViTConfig):
         images = path / "preprocessor_config.json"
-        vit.refuse_other_pixels(ForeignConfig(read_json(images, missing={}), str(images)), config)
+        vit.refuse_other_pixels(ForeignConfig(read_object(images, optional=True), str(images)), config)
         note = (
             f"an image that is not {config.image_size}×{config.image_size} is centre-cropped to a square before it is scaled, "
             "whereas transformers distorts it"
@@ -88,6 +104,11 @@ def import_huggingface(path: Path, out: Path) -> str:
     card = f"# {path.resolve().name}\n\n{JOBS[task].what.capitalize()}: a {what}, read by heedful from {path}.\n"
     if note:
         card += f"\n{note}.\n"
+    if task == "translation":
+        said = read_object(path / "tokenizer_config.json", optional=True)
+        for side in ("source", "target"):
+            code = said.get(f"{side}_lang")
+            use = {**use, f"{side}_language": code if isinstance(code, str) else ""}
     try:
         pipeline = JOBS[task].pipeline_class.assemble(model, tokenizers, use)
     except UsageError as error:
@@ -97,19 +118,20 @@ def import_huggingface(path: Path, out: Path) -> str:
     return f"read a {what} from {path}; {out} is {JOBS[task].what}" + (f". Note: {note}" if note else "")
 
 
-def why_not_exportable(config: Any) -> str:
+def why_not_exportable(config: ModelConfig) -> str:
     """Why a model of this configuration cannot be exported to transformers, or an empty string."""
-    checks: dict[str, Callable[[Any], None]] = {
-        "seq2seq": marian.check_exportable,
-        "gpt": gpt2.check_exportable,
-        "bert": bert.check_exportable,
-        "vit": vit.check_exportable,
-    }
-    kind = kind_of(config)
-    if kind not in checks:
-        return f"transformers has no {kind} model"
     try:
-        checks[kind](config)
+        if isinstance(config, Seq2SeqConfig):
+            (pegasus if config.norm == "pre" else marian).check_exportable(config)
+        elif isinstance(config, GPTConfig):
+            gpt2.check_exportable(config)
+        elif isinstance(config, BertConfig):
+            family = {"longformer": longformer, "bigbird": bigbird}.get(config.attention_kind, bert)
+            family.check_exportable(config)
+        elif isinstance(config, ViTConfig):
+            vit.check_exportable(config)
+        else:
+            return f"transformers has no {kind_of(config)} model"
     except HeedfulError as error:
         return str(error)
     return ""
@@ -119,70 +141,93 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
     """Convert a model directory of ours to one that transformers loads; returns a sentence that describes it."""
     out = Path(out)
     refuse_to_overwrite(out)
-    pipeline: Any = load_pipeline(model_dir)
+    pipeline = load_pipeline(model_dir)
+    with whole_directory(out) as folder:
+        return f"wrote {JOBS[pipeline.task].what} to {out} {write(pipeline, folder)}"
+
+
+def problems(pipeline: Any) -> list[str]:
+    """Why a model cannot be exported; empty if it can."""
+    why = why_not_exportable(pipeline.model.config)
+    return [why] if why else []
+
+
+def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
+    """Write a directory that transformers loads; returns what it is there."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     kind, task = kind_of(config), pipeline.task
-    values: dict[str, Any]
+    values: dict[str, Json]
+    shift = {"tokenizer": 0, "target_tokenizer": 0}
     if kind == "seq2seq":
-        values, tensors = marian.to_huggingface(config, weights)
+        values, tensors = (pegasus if config.norm == "pre" else marian).to_huggingface(config, weights)
         target = pipeline.target_tokenizer
         ids = {"decoder_start_token_id": target.bos, "eos_token_id": target.eos, "pad_token_id": target.pad}
         values |= {**ids, "forced_eos_token_id": target.eos, "bos_token_id": None}
+        if config.norm == "pre" and pegasus.two_vocabularies(config):
+            shift["tokenizer"] = config.target_vocab
     elif kind == "gpt":
-        values, tensors = gpt2.to_huggingface(config, weights)
+        values, tensors = (gpt_neox if config.positions == "rotary" else gpt2).to_huggingface(config, weights)
         values |= {"bos_token_id": pipeline.tokenizer.bos, "eos_token_id": pipeline.tokenizer.eos}
     elif kind == "bert":
-        values, tensors = bert.to_huggingface(config, weights, task)
-        values["pad_token_id"] = pipeline.tokenizer.pad
+        pad, sep = pipeline.tokenizer.pad, pipeline.tokenizer.eos
+        if config.attention_kind == "longformer":
+            values, tensors = longformer.to_huggingface(config, weights, task, pad, sep)
+        elif config.attention_kind == "bigbird":
+            values, tensors = bigbird.to_huggingface(config, weights, task)
+        else:
+            values, tensors = bert.to_huggingface(config, weights, task)
+        values["pad_token_id"] = pad
     elif kind == "vit":
         values, tensors = vit.to_huggingface(config, weights)
     else:
-        raise HeedfulError(f"{model_dir} is a {kind} model, which transformers does not have")
-    labels = list(getattr(pipeline, "labels", ()))
+        raise HeedfulError(f"this is a {kind} model, which transformers does not have")
+    labels: Sequence[str] = pipeline.labels
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}
         values["label2id"] = {label: number for number, label in enumerate(labels)}
 
-    with whole_directory(out) as folder:
-        write_json(folder / "config.json", {**values, "dtype": "float32"})
-        write_whole(folder / WEIGHTS, lambda place: save_file(tensors, place, metadata={"format": "pt"}))
-        longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
-        for name, tokenizer in pipeline.tokenizers.items():
-            write_tokenizer(folder if name == "tokenizer" else folder / TARGET, tokenizer, kind, longest)
-        if kind == "seq2seq":
-            # Neither their search nor ours may generate padding or the begin token.
-            never = [[token] for token in sorted({target.pad, target.bos})]
-            write_json(
-                folder / "generation_config.json", {**ids, "num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
-            )
-        if task == "embedding":
-            write_pooling(folder, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
-        if kind == "vit":
-            write_json(folder / "preprocessor_config.json", vit.image_processor(config))
-        write_text(
-            folder / "README.md",
-            f"{pipeline.card.rstrip()}\n\nWritten by heedful as {values['architectures'][0]} of transformers.\n",
-        )
-    return f"wrote {JOBS[task].what} to {out} as a {values['architectures'][0]} of transformers"
+    architecture = ForeignConfig(values, str(folder)).architecture("")
+    write_json(folder / "config.json", {**values, "dtype": "float32"})
+    write_whole(folder / WEIGHTS, lambda place: save_file(tensors, place, metadata={"format": "pt"}))
+    longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
+    tokenizers = dict(pipeline.tokenizers)
+    if shift["tokenizer"]:
+        tokenizers.setdefault("target_tokenizer", pipeline.target_tokenizer)
+    for name, tokenizer in tokenizers.items():
+        place = folder if name == "tokenizer" else folder / TARGET
+        write_tokenizer(place, shifted(tokenizer, shift[name]), kind, longest)
+    if kind == "seq2seq":
+        # Neither their search nor ours may generate padding or the begin token.
+        never = [[token] for token in sorted({target.pad, target.bos})]
+        search = {"num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
+        write_json(folder / "generation_config.json", {**ids, **search})
+    if task == "embedding":
+        write_pooling(folder, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
+    if kind == "vit":
+        write_json(folder / "preprocessor_config.json", vit.image_processor(config))
+    write_text(folder / "README.md", f"{pipeline.card.rstrip()}\n\nWritten by heedful as {architecture} of transformers.\n")
+    return f"as a {architecture} of transformers"
 
 
-def find_task(path: Path, foreign: ForeignConfig, config: Any) -> tuple[str, dict[str, Any]]:
+def find_task(path: Path, foreign: ForeignConfig, config: ModelConfig) -> tuple[str, Values]:
     """Our task for the model, and the settings of its pipeline."""
     kind = kind_of(config)
-    if is_sentence_encoder(path) and (kind != "bert" or config.head != "none"):
+    if is_sentence_encoder(path) and not (isinstance(config, BertConfig) and config.head == "none"):
         raise HeedfulError(f"{path} is a sentence-transformers model; heedful reads only those with a BertModel")
     if kind == "seq2seq":
-        given = {**foreign.values, **read_json(path / "generation_config.json", missing={})}
+        given = {**foreign.values, **read_object(path / "generation_config.json", optional=True)}
         beams = ForeignConfig(given, str(path / "generation_config.json")).integer("num_beams", 4)
         return "translation", {"beam": beams}
     if kind == "gpt":
         return "language-model", {}
     if kind == "vit":
         return "image-classification", {"labels": foreign.labels()}
-    task = bert.ARCHITECTURES[bert.find_architecture(foreign)][1]
-    longest = read_json(path / "tokenizer_config.json", missing={}).get("model_max_length")
+    assert isinstance(config, BertConfig)
+    family = str(foreign.values["model_type"])
+    task = ENCODERS[family][foreign.architecture(USUAL_CLASS[family])][1]
+    longest = read_object(path / "tokenizer_config.json", optional=True).get("model_max_length")
     limit = min(config.max_positions, longest if isinstance(longest, int) and longest > 2 else config.max_positions)
-    use: dict[str, Any] = {"max_length": limit}
+    use: Values = {"max_length": limit}
     if task in ("classification", "tagging"):
         use["labels"] = foreign.labels()
     if task == "tagging":
@@ -198,7 +243,7 @@ def read_tensors(path: Path, architecture: str) -> tuple[dict[str, Tensor], str]
     if (path / WEIGHTS).is_file():
         return read_safetensors(path / WEIGHTS), str(path / WEIGHTS)
     if (path / INDEX).is_file():
-        listed = read_json(path / INDEX).get("weight_map")
+        listed = read_object(path / INDEX).get("weight_map")
         if not isinstance(listed, dict) or not all(isinstance(name, str) and Path(name).name == name for name in listed.values()):
             raise HeedfulError(f"{path / INDEX} does not say which file of its folder each tensor is in")
         tensors: dict[str, Tensor] = {}
@@ -253,6 +298,6 @@ def refuse_to_overwrite(out: Path) -> None:
         raise UsageError(f"{out} exists already; name a new directory")
 
 
-def write_json(path: Path, values: dict[str, Any]) -> None:
+def write_json(path: Path, values: Mapping[str, Json]) -> None:
     """Write a JSON object, indented for people."""
     write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

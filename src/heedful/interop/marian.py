@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
+from heedful.settings import Json
 
 ARCHITECTURE = "MarianMTModel"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -101,18 +101,26 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 def check_exportable(config: Seq2SeqConfig) -> None:
     """Raise an error if Marian cannot express this configuration."""
+    check_heads_and_reads(config, norm="post", positions="sinusoidal")
+
+
+def check_heads_and_reads(config: Seq2SeqConfig, **expected: Json) -> None:
+    """Raise an error if the heads or what the decoder reads are not as in every encoder–decoder of transformers, or if a
+    setting is not as expected."""
     usual = config.d_model // config.heads
-    refuse_settings(config, norm="post", positions="sinusoidal", reads="last")
+    if config.decoder_attention_kind is not None:
+        expected["decoder_attention_kind"] = "full"
+    refuse_settings(config, **expected, reads="last", attention_kind="full")
     if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
         raise HeedfulError(
-            f"Marian's heads are d_model / heads = {usual} wide; this model has d_k {config.d_k} and d_v {config.d_v}"
+            f"their heads are d_model / heads = {usual} wide; this model has d_k {config.d_k} and d_v {config.d_v}"
         )
 
 
-def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a Marian config.json and its tensors."""
     check_exportable(config)
-    values = {
+    values: dict[str, Json] = {
         "model_type": "marian",
         "architectures": [ARCHITECTURE],
         "is_encoder_decoder": True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from heedful.errors import HeedfulError
 from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.vit import ViTConfig
+from heedful.settings import Json
 
 ARCHITECTURE = "ViTForImageClassification"
 
@@ -71,13 +71,13 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 def check_exportable(config: ViTConfig) -> None:
     """Raise an error if a ViT of transformers cannot express this configuration."""
-    refuse_settings(config, pooling="cls")
+    refuse_settings(config, pooling="cls", attention_kind="full")
 
 
-def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a ViT config.json, without the names of the classes, and its tensors."""
     check_exportable(config)
-    values = {
+    values: dict[str, Json] = {
         "model_type": "vit",
         "architectures": [ARCHITECTURE],
         "image_size": config.image_size,
@@ -113,7 +113,7 @@ def refuse_other_pixels(given: ForeignConfig, config: ViTConfig) -> None:
         raise HeedfulError(f"{given.origin} has rescale_factor = {factor}, but heedful's pixels range from 0 to 255")
 
 
-def image_processor(config: ViTConfig) -> dict[str, Any]:
+def image_processor(config: ViTConfig) -> dict[str, Json]:
     """The preprocessor_config.json that describes our preprocessing."""
     side = config.image_size
     return {

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
 from heedful.pipelines.directory import WRONG_SHOWN, weight_shapes
+
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -26,36 +29,41 @@ class MappedWeight:
     theirs: tuple[str, ...]  # one tensor, or several that we concatenate along dimension 0
     transposed: bool = False  # theirs is the transpose of ours
     shape: tuple[int, ...] | None = None  # of theirs, if ours is a reshape of it
+    skip: int = 0  # rows of theirs before ours begin, which nobody reads
     copies: tuple[str, ...] = ()  # other names under which a file may store the same tensor, additionally or instead
 
     def their_shape(self, ours: Sequence[int]) -> tuple[int, ...]:
         """The shape that each of their tensors must have when our weight has the shape `ours`."""
         if self.shape is not None:
             return self.shape
-        shape = (ours[0] // len(self.theirs), *ours[1:])
+        shape = (self.skip + ours[0] // len(self.theirs), *ours[1:])
         return shape[::-1] if self.transposed else shape
 
     def read(self, tensors: Sequence[Tensor], ours: Sequence[int]) -> Tensor:
         """Their tensors → our weight. Half precision becomes float32, which represents it exactly."""
         parts = [tensor.float().T if self.transposed else tensor.float() for tensor in tensors]
-        return torch.cat(parts).reshape(*ours).contiguous()
+        return torch.cat(parts)[self.skip :].reshape(*ours).contiguous()
 
     def write(self, weight: Tensor) -> list[Tensor]:
         """Our weight → their tensors."""
         if self.shape is not None:
             return [weight.reshape(self.shape)]
+        if self.skip:
+            weight = torch.cat([weight.new_zeros(self.skip, *weight.shape[1:]), weight])
         return [(part.T if self.transposed else part).contiguous() for part in weight.chunk(len(self.theirs))]
 
 
-def linear(ours: str, *theirs: str, **settings: Any) -> list[MappedWeight]:
+def linear(ours: str, *theirs: str, transposed: bool = False) -> list[MappedWeight]:
     """Weight and bias of a linear layer or a LayerNorm."""
     return [
-        MappedWeight(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), **settings),
+        MappedWeight(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), transposed),
         MappedWeight(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs)),
     ]
 
 
-def import_weights(mapping: Sequence[MappedWeight], config: Any, tensors: Mapping[str, Tensor], origin: str) -> dict[str, Tensor]:
+def import_weights(
+    mapping: Sequence[MappedWeight], config: ModelConfig, tensors: Mapping[str, Tensor], origin: str
+) -> dict[str, Tensor]:
     """Our weights from their tensors; if the tensors do not fit the model, an error that lists every difference."""
     shapes = weight_shapes(config)
     weights: dict[str, Tensor] = {}

@@ -24,6 +24,10 @@ class PairSettings:
     valid_target: str = setting("", "of validation pairs")
     test_source: str = setting("", "of test pairs, scored once, at the end")
     test_target: str = setting("", "of test pairs")
+    source_language: str = setting(
+        "", "code of the language translated from, such as `en`; guessed from a file ending (`train.en`)"
+    )
+    target_language: str = setting("", "code of the language translated into; guessed likewise")
     generate: str = setting("", "a corpus made on the spot instead of files: `dates`")
     pairs: Annotated[int, Interval(ge=1, le=100_000_000)] = setting(200_000, "training pairs to generate")
     hold_out: Count = setting(1000, "pairs held out for validation when no validation files are given (at most a tenth)")
@@ -53,6 +57,13 @@ class ExampleSettings:
     generate: str = setting("", "examples made on the spot instead of files")
     hold_out: Count = setting(1000, "examples held out for validation when no validation file is given (at most a tenth)")
     max_length: Length = setting(128, "tokens of one example, special tokens included; what is longer is cut")
+
+
+@dataclass(frozen=True)
+class ClassificationSettings(ExampleSettings):
+    """CSV, TSV or JSONL of texts and labels."""
+
+    examples: CountOrNone = setting(0, "training examples to generate; 0 is as many as the corpus usually has")
 
 
 @dataclass(frozen=True)

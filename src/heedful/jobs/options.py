@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from annotated_types import Interval
 
@@ -17,6 +17,9 @@ TopK = Annotated[int, Interval(ge=0, le=10**9)]
 TopP = Annotated[float, Interval(ge=1e-6, le=1)]
 Seed = Annotated[int, Interval(ge=0, le=2**63 - 1)]
 Top = Annotated[int, Interval(ge=1, le=10**7)]
+
+Backend = Literal["auto", "native", "ctranslate2"]
+ABOUT_BACKEND = "What decodes: native, ctranslate2 (heedful[fast]), or auto: the faster one of those that can."
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,12 @@ class ClassifyOptions(Options):
     """What is shown of the classes."""
 
     top: Top = setting(1, "How many classes to show, most probable first.")
+
+
+@dataclass(frozen=True)
+class ExplainOptions(SummarizeOptions):
+    """What is explained of a model's work, and how the model works."""
+
+    target: str | None = setting(None, "Explain this output instead of the model's own.")
+    length: Annotated[int, Interval(ge=0, le=1_000_000)] = setting(20, "Of a language model: tokens to write at most.")
+    top: Top = setting(5, "How many candidates for each position.")

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from heedful.errors import UsageError
 from heedful.jobs import data
 from heedful.jobs.options import ClassifyOptions, FillOptions, GenerateOptions, Options, SummarizeOptions, TranslateOptions
 from heedful.jobs.results import Answer, Classification, Continuation, Embedding, Filling, Result, Summary, Tagging, Translation
 
 if TYPE_CHECKING:
-    from heedful.pipelines.pipeline import Pipeline
-    from heedful.tasks.task import Task
+    from heedful.pipelines.pipeline import AnyPipeline
+    from heedful.tasks.task import AnyTask
+
+DataSettings: TypeAlias = data.PairSettings | data.TextSettings | data.ExampleSettings | data.ImageSettings
+FILES = ("source", "valid_source", "test_source", "train", "valid", "test")  # settings of the data section that name them
 
 
 @dataclass(frozen=True)
 class Verb:
-    """Something people do with a trained model: what it takes and what it gives."""
+    """Something people do with a trained model: its inputs, options and results."""
 
     name: str
     about: str  # what it does, for its help
-    inputs: str  # what is given to it, in the plural
+    inputs: str  # what its inputs are called, in the plural
     options: type[Options]
     result: type[Result]
 
@@ -36,25 +40,43 @@ class Job:
     example: str  # of using it, after `heedful`; DIRECTORY stands for the model
     pipeline: str  # module:class that uses a model
     task: str = ""  # module:class that trains one; none for models that are only imported
-    data: Any = None  # settings of the recipe's data section
-    generate: str = ""  # the default corpus, made on the spot
+    data: type[DataSettings] = data.ExampleSettings  # the data section of its recipes
+    generate: tuple[str, ...] = ()  # corpora made on the spot; the first is the default
     kinds: tuple[str, ...] = ()  # of model; the first is the default
     preset: str = ""  # of that default
     fixed: tuple[str, ...] = ()  # settings of the model that the job and its data decide
     head: str = "none"  # of a BERT
     metrics: tuple[str, ...] = ()  # what may choose the best checkpoint; the first is the default
+    shortest: int = 1  # least `data.max_length`
 
     @property
-    def pipeline_class(self) -> type[Pipeline[Any]]:
+    def pipeline_class(self) -> type[AnyPipeline]:
         """The class that uses a model of this job."""
-        found: type[Pipeline[Any]] = _named(self.pipeline)
+        found: type[AnyPipeline] = _named(self.pipeline)
         return found
 
     @property
-    def task_class(self) -> type[Task]:
+    def task_class(self) -> type[AnyTask]:
         """The class that trains a model of this job."""
-        found: type[Task] = _named(self.task)
+        found: type[AnyTask] = _named(self.task)
         return found
+
+    def check_data(self, data: DataSettings) -> None:
+        """Raise an error if the settings of a data section contradict each other, or ask for what this job does not have."""
+        if data.generate not in ("", *self.generate):
+            raise UsageError(f"data.generate must be one of {', '.join(self.generate)}, not '{data.generate}'")
+        if data.generate and any(getattr(data, name, "") for name in FILES):
+            raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+        for side in ("", "valid_", "test_"):
+            if getattr(data, f"{side}target", "") and not getattr(data, f"{side}source"):
+                raise UsageError(f"data.{side}target is given without data.{side}source")
+        if (length := getattr(data, "max_length", self.shortest)) < self.shortest:
+            raise UsageError(f"data.max_length must be at least {self.shortest}, not {length}")
+
+    def check_metric(self, metric: str) -> None:
+        """Raise an error if this job has no such metric."""
+        if metric not in self.metrics:
+            raise UsageError(f"training.metric must be one of {', '.join(self.metrics)}, not '{metric}'")
 
 
 def _named(place: str) -> Any:
@@ -64,8 +86,10 @@ def _named(place: str) -> Any:
 
 
 PAIRED = ("seq2seq", "recurrent")  # kinds of model that read one text and write another
+WRITERS = (*PAIRED, "gpt")  # kinds of model that write text
 VOCABULARIES = ("source_vocab", "target_vocab")
 BERT = ("vocab", "head", "classes")
+BERT_SHORTEST = 8  # tokens: room for the special ones, a question and a passage
 
 JOBS: dict[str, Job] = {
     job.name: job
@@ -78,7 +102,7 @@ JOBS: dict[str, Job] = {
             "pipelines.translator:Translator",
             "tasks.translation:TranslationTask",
             data.PairSettings,
-            "dates",
+            ("dates",),
             PAIRED,
             "base",
             VOCABULARIES,
@@ -92,7 +116,7 @@ JOBS: dict[str, Job] = {
             "pipelines.summarizer:Summarizer",
             "tasks.summarization:SummarizationTask",
             data.SummarySettings,
-            "topics",
+            ("topics",),
             PAIRED,
             "tiny",
             VOCABULARIES,
@@ -106,7 +130,7 @@ JOBS: dict[str, Job] = {
             "pipelines.writer:Writer",
             "tasks.language_model:LanguageModelTask",
             data.TextSettings,
-            "topics",
+            ("topics",),
             ("gpt",),
             "gpt-mini",
             ("vocab",),
@@ -120,12 +144,13 @@ JOBS: dict[str, Job] = {
             "pipelines.masked:MaskedModel",
             "tasks.pretraining:PretrainingTask",
             data.DocumentSettings,
-            "topics",
+            ("topics",),
             ("bert",),
             "bert-tiny",
             BERT,
             "pretraining",
             ("loss", "masked_accuracy"),
+            BERT_SHORTEST,
         ),
         Job(
             "classification",
@@ -134,13 +159,14 @@ JOBS: dict[str, Job] = {
             'classify DIRECTORY "some text"',
             "pipelines.classifier:Classifier",
             "tasks.classification:ClassificationTask",
-            data.ExampleSettings,
-            "languages",
+            data.ClassificationSettings,
+            ("languages", "long-recall", "listops"),
             ("bert",),
             "bert-tiny",
             BERT,
             "sequence",
             ("accuracy", "macro_f1", "loss"),
+            BERT_SHORTEST,
         ),
         Job(
             "tagging",
@@ -150,12 +176,13 @@ JOBS: dict[str, Job] = {
             "pipelines.tagger:Tagger",
             "tasks.tagging:TaggingTask",
             data.TagSettings,
-            "dates",
+            ("dates",),
             ("bert",),
             "bert-tiny",
             BERT,
             "token",
             ("f1", "accuracy", "loss"),
+            BERT_SHORTEST,
         ),
         Job(
             "question-answering",
@@ -165,12 +192,13 @@ JOBS: dict[str, Job] = {
             "pipelines.answerer:Answerer",
             "tasks.answering:AnsweringTask",
             data.QuestionSettings,
-            "facts",
+            ("facts",),
             ("bert",),
             "bert-tiny",
             BERT,
             "token",
             ("f1", "exact"),
+            BERT_SHORTEST,
         ),
         Job(
             "image-classification",
@@ -180,7 +208,7 @@ JOBS: dict[str, Job] = {
             "pipelines.images:ImageClassifier",
             "tasks.images:ImageTask",
             data.ImageSettings,
-            "digits",
+            ("digits",),
             ("vit",),
             "vit-digits",
             ("classes", "image_size", "channels"),

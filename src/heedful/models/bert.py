@@ -14,22 +14,25 @@ from annotated_types import Interval
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads
-from heedful.models.model import Model, initialise_normal
+from heedful.models.attention_settings import AttentionFields
+from heedful.models.checks import check_heads, check_rotary
+from heedful.models.model import Model
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import ACTIVATIONS, Activation
+from heedful.nn.initialisation import Init, initialise
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
-from heedful.nn.positions import LearnedPositions
+from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
 from heedful.nn.trace import Trace
 from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Width, check_fields, setting
 
 Head = Literal["none", "pretraining", "sequence", "token"]
+PoolerActivation = Literal["tanh", "feed-forward"]
 
 
 @dataclass(frozen=True)
-class BertConfig:
+class BertConfig(AttentionFields):
     """Every setting of a BERT; the defaults are BERT-base."""
 
     vocab: Vocabulary
@@ -46,16 +49,36 @@ class BertConfig:
     head: Head = setting("none", "the head on top of the encoder: `none`, `pretraining`, `sequence` or `token`")
     classes: Annotated[int, Interval(ge=0, le=10**7)] = setting(0, "of the heads `sequence` and `token`; 1 to predict a number")
     pooling: Pooling = setting("cls", "how a sequence becomes one vector: `cls`, `mean` or `attention`")
+    positions: PositionKind = setting("learned", "how the model knows the order of tokens")
+    max_distance: Width = setting(32, "of relative positions")
+    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    pooler_activation: PoolerActivation = setting(
+        "tanh", "after the linear map of [CLS]: `tanh`, or that of the feed-forward network (`feed-forward`)"
+    )
+    global_question: bool = setting(
+        False, "`longformer`: of two texts, the tokens of the first are global, too, as for question answering"
+    )
+    global_projections: bool = setting(False, "`longformer`: global tokens have projections of their own, as published")
+    published_bigbird: bool = setting(
+        False, "`bigbird` as its published weights need it: the last block is global, the first counts in place of random ones"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self.check_attention()
         check_heads(self.d_model, self.heads)
+        check_rotary(self.positions, self.d_model // self.heads)
         if self.head in ("sequence", "token") and self.classes < 1:
             raise UsageError(f"head={self.head} needs classes of at least 1, not {self.classes}")
         if self.head in ("none", "pretraining") and self.classes:
             raise UsageError(f"head={self.head} has no classes, but classes is {self.classes}; use head=sequence or head=token")
         if self.head in ("pretraining", "token") and self.pooling != "cls":
             raise UsageError(f"head={self.head} leaves no choice of pooling; pooling={self.pooling} needs head=sequence or none")
+
+    def check_length(self, length: int, name: str = "max_length") -> None:
+        """Raise an error if inputs of so many tokens, the value of the setting `name`, are too long for the model."""
+        if length > self.max_positions:
+            raise UsageError(f"{name} {length} is more than the model's {self.max_positions} positions (max_positions)")
 
 
 class MaskedLanguageHead(nn.Module):
@@ -75,14 +98,17 @@ class MaskedLanguageHead(nn.Module):
 
 
 class Bert(Model):
-    """A post-norm encoder over token + position + segment embeddings, with the head that `config.head` names."""
+    """A post-norm encoder over token + position + segment embeddings, with the head that `config.head` names.
+
+    `config.positions` other than `learned`, as published, are sinusoids or none in the embeddings, or inside the attention.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = c = config
         self.embedding = TokenEmbedding(
             nn.Parameter(torch.empty(c.vocab, c.d_model)),
-            LearnedPositions(c.d_model, c.max_positions),
+            absolute_positions(c.positions, c.d_model, c.max_positions),
             c.dropout,
             scale=1.0,
             segments=nn.Parameter(torch.empty(c.segments, c.d_model)),
@@ -98,6 +124,8 @@ class Bert(Model):
             activation=c.activation,
             norm="post",
             epsilon=c.epsilon,
+            positions=lambda: attention_positions(c.positions, c.heads, c.d_model // c.heads, c.max_distance),
+            attention=c.attention(max_length=c.max_positions),
         )
         if c.pooling == "attention":
             self.pooling = AttentionPooling(c.d_model, c.heads, c.classes if c.head == "sequence" else 1)
@@ -109,27 +137,53 @@ class Bert(Model):
         if c.head in ("sequence", "token"):
             self.dropout = Dropout(c.dropout)
             self.classifier = nn.Linear(c.d_model, c.classes)
-        initialise_normal(self)
+        initialise(self, c.init)
 
     def embed(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
         """Tokens and the segment of each, (B, L) each → embeddings (B, L, D); an error where positions do not reach."""
         if tokens.size(1) > self.config.max_positions:
             raise UsageError(f"{tokens.size(1)} tokens are more than the model's max_positions of {self.config.max_positions}")
-        embedded: Tensor = self.embedding(tokens, segments=segments)
+        embedded: Tensor = self.embedding(tokens, segments=segments if self.config.segments > 1 else None)
         return embedded
 
-    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D)."""
-        states: Tensor = self.encoder(self.embed(tokens, segments), mask)
+    def global_tokens(self, segments: Tensor | None, mask: Tensor | None) -> Tensor | None:
+        """The mask (B, L) of tokens that are global beside the first ones: with `global_question`, those of the first of two
+        texts, without the separator after it."""
+        if not self.config.global_question or segments is None:
+            return None
+        second = segments == 1
+        followed = nn.functional.pad(~second[:, 1:], (0, 1), value=False)  # by a token of the same text
+        return followed & ~second & (second if mask is None else second & mask.bool()).any(-1, keepdim=True)
+
+    def states(
+        self,
+        tokens: Tensor,
+        segments: Tensor | None = None,
+        mask: Tensor | None = None,
+        global_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D).
+
+        `global_mask` (B, L) chooses tokens that are global beside the first ones, for the kinds of attention that have such.
+        """
+        chosen = self.global_tokens(segments, mask) if global_mask is None else global_mask
+        states: Tensor = self.encoder(self.embed(tokens, segments), mask, global_mask=chosen)
         return states
 
     @torch.no_grad()
-    def trace(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Trace:
+    def trace(
+        self,
+        tokens: Tensor,
+        segments: Tensor | None = None,
+        mask: Tensor | None = None,
+        global_mask: Tensor | None = None,
+    ) -> Trace:
         """The same as `states`, with the attention weights ("encoder") and hidden states of every layer.
 
         With pooling="attention", the attention "pooling" has the weights (B, H, queries, L) of the learned queries.
         """
-        states, layers = self.encoder(self.embed(tokens, segments), mask, return_layers=True)
+        chosen = self.global_tokens(segments, mask) if global_mask is None else global_mask
+        states, layers = self.encoder(self.embed(tokens, segments), mask, return_layers=True, global_mask=chosen)
         trace = Trace(states, {"encoder": layers.self_attention}, {"encoder": layers.hidden})
         if self.config.pooling == "attention":
             trace.attention["pooling"] = [self.pooling(states, mask, return_weights=True)[1]]
@@ -147,7 +201,8 @@ class Bert(Model):
             return found if self.config.head == "sequence" else found.squeeze(1)
         if self.config.head == "token":
             raise UsageError("a model with head=token scores every token and has no vector of the whole sequence")
-        return torch.tanh(self.pooler(first_token(states)))
+        pooled = self.pooler(first_token(states))
+        return torch.tanh(pooled) if self.config.pooler_activation == "tanh" else ACTIVATIONS[self.config.activation](pooled)
 
     def masked_states(self, states: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The arguments of the masked language modelling loss: states (N, D) of the N positions that `where` (B, L) marks,
@@ -161,14 +216,18 @@ class Bert(Model):
         return logits
 
     def forward(
-        self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None
+        self,
+        tokens: Tensor,
+        segments: Tensor | None = None,
+        mask: Tensor | None = None,
+        global_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Tokens, segments and mask, (B, L) each → the output of the head.
+        """Tokens, segments and masks, (B, L) each → the output of the head.
 
         none: states (B, L, D). sequence: logits (B, classes). token: logits (B, L, classes). pretraining: logits of
         every token (B, L, vocab) and of the next sentence (B, 2).
         """
-        states = self.states(tokens, segments, mask)
+        states = self.states(tokens, segments, mask, global_mask)
         if self.config.head == "pretraining":
             head = self.masked_language
             masked = nn.functional.linear(head(states), self.embedding.weight, head.bias)

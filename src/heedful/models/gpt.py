@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
+from heedful.models.attention_settings import AttentionFields, causal_kinds
 from heedful.models.checks import check_heads, check_rotary
-from heedful.models.model import STD, Model, initialise_normal
-from heedful.nn.cache import KeyValueCache
+from heedful.models.model import Model
+from heedful.nn.cache import KeyValueCache, join_rows
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import Activation
+from heedful.nn.initialisation import STD, Init, initialise
 from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
 from heedful.nn.residual import Norm
 from heedful.nn.trace import Trace
@@ -26,7 +28,7 @@ from heedful.settings import Epsilon, Layers, Positions, Share, Vocabulary, Widt
 
 
 @dataclass(frozen=True)
-class GPTConfig:
+class GPTConfig(AttentionFields):
     """Every setting of a GPT; the defaults are the smallest GPT-2."""
 
     vocab: Vocabulary
@@ -43,11 +45,14 @@ class GPTConfig:
     positions: PositionKind = setting("learned", "how the model knows the order of tokens")
     max_distance: Width = setting(32, "of relative positions")
     tie: bool = setting(True, "one matrix for the embedding and the output")
+    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self.check_attention()
         check_heads(self.d_model, self.heads)
         check_rotary(self.positions, self.d_model // self.heads)
+        self.check_causal(self.attention_kind, f"a GPT can use {', '.join(causal_kinds())}")
 
 
 class TokenBatch(Protocol):
@@ -64,22 +69,32 @@ class TokenBatch(Protocol):
 
 
 class GPTState:
-    """What decoding carries from step to step: the tokens (B, n) in the context, and the keys and values of every layer."""
+    """What decoding carries from step to step: the tokens (B, n) in the context, and the keys and values of every layer.
+
+    Rows with fewer tokens than others have padding on the left, as in the caches.
+    """
 
     def __init__(self, rows: int, layers: int, device: torch.device) -> None:
         self.tokens = torch.zeros(rows, 0, dtype=torch.long, device=device)
         self.caches = [KeyValueCache() for _ in range(layers)]
 
     @property
-    def length(self) -> int:
-        """Positions in the context."""
-        return self.tokens.size(1)
+    def position(self) -> int | Tensor:
+        """The position of the next token; (B,) when the rows differ."""
+        return self.caches[0].position()
 
     def select(self, rows: Tensor, sources: bool = True) -> None:
         """Keep these batch rows, in this order. `sources` has no effect: a prompt is part of the text."""
-        self.tokens = self.tokens.index_select(0, rows)
         for cache in self.caches:
             cache.select(rows)
+        tokens = self.tokens.index_select(0, rows)
+        self.tokens = tokens[:, tokens.size(1) - self.caches[0].length :]  # as many columns as the caches have
+
+    def join(self, other: GPTState) -> None:
+        """Add the rows of another state after these."""
+        for cache, added in zip(self.caches, other.caches, strict=True):
+            cache.join(added, self.tokens.size(0), other.tokens.size(0))
+        self.tokens = join_rows(self.tokens, other.tokens, 1, on_left=True)
 
 
 class GPT(Model):
@@ -101,13 +116,16 @@ class GPT(Model):
             norm=c.norm,
             epsilon=c.epsilon,
             positions=lambda: attention_positions(c.positions, c.heads, c.d_model // c.heads, c.max_distance),
+            attention=c.attention(),
         )
         self.output_weight = weight if c.tie else nn.Parameter(torch.empty(c.vocab, c.d_model))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """GPT-2's initialisation. Small embeddings give small initial logits, so that the loss starts near log(vocab)."""
-        initialise_normal(self)
+        """By default GPT-2's: small embeddings give small initial logits, so that the loss starts near log(vocab)."""
+        initialise(self, self.config.init)
+        if self.config.init != "normal-0.02":
+            return
         # 2 · layers sub-layers add to the residual stream; with this scale the variance of their sum is independent of depth.
         for name, parameter in self.encoder.named_parameters():
             if name.endswith("project_out.weight"):
@@ -151,25 +169,38 @@ class GPT(Model):
         if source_mask is not None and not bool(source_mask.all()):
             raise UsageError("the prompts of one batch must be equally long: a GPT has no padding on the left")
         state = GPTState(source.size(0), self.config.layers, source.device)
-        if source.size(1):
-            self.extend(source, state)
+        kept = source if source.size(1) <= self.config.context else source[:, -max(1, self.config.context // 2) :]
+        if kept.size(1):
+            self.extend(kept, state)
         return state
 
     def step(self, tokens: Tensor, state: GPTState) -> Tensor:
         """The newest tokens (B, n) → logits (B, vocab) of the next token; `state` advances by n positions.
 
-        A text may have any length: when the context is full, the model starts again from the last half of it.
+        A text may have any length: when the context of a row is full, it starts again from the last half of it.
         """
-        return self.project(self.extend(tokens, state)[:, -1])
+        ends = torch.as_tensor(state.position, device=tokens.device).expand(tokens.size(0)) + tokens.size(1)
+        full = ends > self.config.context  # (B,)
+        if not bool(full.any()):
+            return self.project(self.extend(tokens, state)[:, -1])
+        # Half of it, because dropping only the oldest token would mean recomputing the cache at every step.
+        text = torch.cat([state.tokens, tokens], dim=1)[full, -max(1, self.config.context // 2) :]
+        restarted = GPTState(text.size(0), self.config.layers, tokens.device)
+        logits = self.project(self.extend(text, restarted)[:, -1])
+        others = (~full).nonzero().squeeze(-1)
+        if not len(others):
+            state.tokens, state.caches = restarted.tokens, restarted.caches
+            return logits
+        state.select(others)
+        logits = torch.cat([self.project(self.extend(tokens[others], state)[:, -1]), logits])
+        state.join(restarted)
+        order = torch.cat([others, full.nonzero().squeeze(-1)]).argsort()  # back to the order that the rows had
+        state.select(order)
+        return logits[order]
 
     def extend(self, tokens: Tensor, state: GPTState) -> Tensor:
-        """Append tokens (B, n) to the state; returns their states (B, n, D), or those of the last half of a full context."""
-        start = state.length
+        """Append tokens (B, n) to the state; returns their states (B, n, D)."""
+        position = state.position
         state.tokens = torch.cat([state.tokens, tokens], dim=1)
-        if state.length > self.config.context:
-            # Half of it, because dropping only the oldest token would mean recomputing the cache at every step.
-            start, tokens = 0, state.tokens[:, -max(1, self.config.context // 2) :]
-            state.tokens = tokens
-            state.caches = [KeyValueCache() for _ in state.caches]
-        states: Tensor = self.encoder(self.embedding(tokens, start), causal=True, caches=state.caches)
+        states: Tensor = self.encoder(self.embedding(tokens, position), causal=True, caches=state.caches)
         return states

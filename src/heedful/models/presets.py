@@ -7,9 +7,9 @@ settings are separate, because a row such as "label smoothing 0.2" is about trai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from heedful.errors import UsageError, did_you_mean
+from heedful.settings import Json, Values
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Preset:
     """A model of a named size: its settings, those of its training, and where it comes from."""
 
     about: str
-    model: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
+    model: Values = field(default_factory=dict)
+    training: Values = field(default_factory=dict)
     parameters: float | None = None  # in millions, as published and with the published vocabulary or classes
     kind: str = "seq2seq"  # of model, a key of `MODEL_KINDS`
 
@@ -31,17 +31,17 @@ PAPER_TRAINING = {
 }  # fmt: skip
 
 
-def _row(about: str, parameters: float | None = None, training: dict[str, Any] | None = None, **model: Any) -> Preset:
+def _row(about: str, parameters: float | None = None, training: Values | None = None, **model: Json) -> Preset:
     """A row of Table 3: base, except for what is given."""
     return Preset(f"Table 3 {about}", {**PAPER_MODEL, **model}, {**PAPER_TRAINING, **(training or {})}, parameters)
 
 
-def _tiny(about: str, training: dict[str, Any] | None = None, **model: Any) -> Preset:
+def _tiny(about: str, training: Values | None = None, **model: Json) -> Preset:
     """A row of Table 3 at the scale of tiny: what the row changes in base, changed in tiny. All else is up to the recipe."""
     return Preset(f"Table 3 {about}, at the scale of tiny", {**TINY, **model}, training or {})
 
 
-def _gpt(about: str, parameters: float | None, layers: int, d_model: int, heads: int, **other: Any) -> Preset:
+def _gpt(about: str, parameters: float | None, layers: int, d_model: int, heads: int, **other: Json) -> Preset:
     shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": heads}
     return Preset(about, {**shape, "context": 1024, "activation": "gelu-tanh", **other}, {}, parameters, "gpt")
 

@@ -14,6 +14,7 @@ from heedful.errors import UsageError
 from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
 from heedful.nn.attention.base import AttentionWeights
 from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.initialisation import Init, initialise
 from heedful.nn.recurrent import Cell, RecurrentDecoder, RecurrentEncoder, RecurrentState, Score
 from heedful.nn.trace import Part, Trace
 from heedful.settings import Layers, Share, Vocabulary, Width, check_fields, setting
@@ -34,7 +35,8 @@ class RecurrentConfig:
     bidirectional: bool = setting(True, "the encoder: half of d_model runs left to right, half right to left")
     dropout: Share = setting(0.1, "after embeddings and states")
     tie: Tie = setting("none", "which embeddings share a matrix with the output: `all`, `target` or `none`")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (uniform), or `normal`, larger")
+    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
+    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,6 +59,8 @@ class Recurrent(EncoderDecoder):
         self.decoder = RecurrentDecoder(c.cell, c.d_model, c.layers, c.attention, c.dropout)
         self.output_weight = output  # (target_vocab, D)
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
+        if c.init != "xavier-uniform":  # that of every part of it when it is made
+            initialise(self, c.init, keep=[source, target, output] if c.embedding_start == "normal" else [])
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Tokens (B, L) → encoder states (B, L, D) and the final state of every layer (N, B, D).

@@ -33,10 +33,11 @@ MODEL_KINDS = {
 }
 
 
-def config_class(kind: str) -> Any:
-    """The settings class of a kind of model, a frozen dataclass."""
+def config_class(kind: str) -> type[Any]:
+    """The settings class of a kind of model, a frozen dataclass; which fields it has depends on the kind."""
     found = MODEL_KINDS[kind]
-    return getattr(import_module(found.module), found.config)
+    config: type[Any] = getattr(import_module(found.module), found.config)
+    return config
 
 
 def kind_of(config: ModelConfig) -> str:

@@ -5,20 +5,23 @@ Shapes: B batch, L source length, T target length, D d_model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads, check_rotary
+from heedful.models.attention_settings import AttentionFields, causal_kinds
+from heedful.models.checks import check_heads, check_reach, check_rotary
 from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
-from heedful.nn.cache import LayerCache
+from heedful.nn.attention.kinds import AttentionKind, AttentionSettings
+from heedful.nn.cache import KeyValueCache, SourceKeys, join_rows
 from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import Encoder, EncoderLayer
 from heedful.nn.feedforward import Activation, FeedForward
+from heedful.nn.initialisation import Init, initialise
 from heedful.nn.multihead import MultiHeadAttention
 from heedful.nn.positions import AttentionPositions, PositionKind, absolute_positions, attention_positions
 from heedful.nn.residual import Norm, Residual
@@ -29,7 +32,7 @@ Reads = Literal["last", "layerwise", "mix"]
 
 
 @dataclass(frozen=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(AttentionFields):
     """Every setting of an encoder–decoder; the defaults are the paper's base model."""
 
     source_vocab: Vocabulary
@@ -46,19 +49,26 @@ class Seq2SeqConfig:
     activation: Activation = setting("relu", "of the feed-forward network")
     norm: Norm = setting("post", "LayerNorm after each sub-layer (`post`, the paper) or before it (`pre`)")
     positions: PositionKind = setting("sinusoidal", "how the model knows the order of tokens")
-    max_positions: Positions = setting(1024, "of learned positions")
+    max_positions: Positions = setting(1024, "of learned positions, and of a source with `linformer`")
     max_distance: Width = setting(32, "of relative positions")
     tie: Tie = setting("all", "which embeddings share a matrix with the output: `all`, `target` or `none`")
     scale_embedding: bool = setting(True, "token embeddings × √d_model")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (uniform, the paper), or `normal`, larger")
+    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
+    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
     reads: Reads = setting("last", "which encoder layers the decoder reads: `last`, `layerwise` or `mix`")
+    decoder_attention_kind: AttentionKind | None = setting(
+        None, "of the decoder's self-attention; none: attention_kind. Cross-attention is always full"
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self.check_attention()
         if self.d_k is None or self.d_v is None:
             check_heads(self.d_model, self.heads)
         check_rotary(self.positions, self.key_width)
         check_tie(self)
+        remedy = f"the decoder needs one: set decoder_attention_kind to {', '.join(causal_kinds())}"
+        self.check_causal(self.decoder_attention_kind or self.attention_kind, remedy)
         if self.reads == "layerwise" and self.depth != self.layers:
             raise UsageError(f"reads=layerwise needs as many decoder layers ({self.depth}) as layers ({self.layers})")
 
@@ -74,30 +84,34 @@ class Seq2SeqConfig:
 
 
 class DecodingState:
-    """What decoding carries from step to step: the encoder's output, and the keys and values of every decoder layer."""
+    """What decoding carries from step to step: in every decoder layer the keys and values of the source and of the target
+    so far."""
 
-    def __init__(self, memories: list[Tensor], memory_mask: Tensor | None) -> None:
-        self.memories = memories  # one (B, L, D) per decoder layer
-        self.memory_mask = memory_mask  # (B, L)
-        self.caches = [LayerCache() for _ in memories]
+    def __init__(self, sources: list[SourceKeys], source_mask: Tensor) -> None:
+        self.sources = sources  # one per decoder layer
+        self.source_mask = source_mask  # (B, L)
+        self.caches = [KeyValueCache() for _ in sources]
 
     @property
-    def length(self) -> int:
-        """Target positions already decoded."""
-        return self.caches[0].past.length
+    def position(self) -> int | Tensor:
+        """The position of the next token; (B,) when the rows differ."""
+        return self.caches[0].position()
 
     def select(self, rows: Tensor, sources: bool = True) -> None:
         """Keep these batch rows, in this order; `sources=False` when every row keeps its source sentence."""
         for cache in self.caches:
-            cache.past.select(rows)
-            if sources:
-                cache.source.select(rows)
+            cache.select(rows)
         if sources:
-            distinct = {id(memory): memory for memory in self.memories}  # layers that read the same memory share it
-            selected = {key: memory.index_select(0, rows) for key, memory in distinct.items()}
-            self.memories = [selected[id(memory)] for memory in self.memories]
-            if self.memory_mask is not None:
-                self.memory_mask = self.memory_mask.index_select(0, rows)
+            self.sources = [keys.select(rows) for keys in self.sources]
+            self.source_mask = self.source_mask.index_select(0, rows)
+
+    def join(self, other: DecodingState) -> None:
+        """Add the rows of another state after these."""
+        rows = self.source_mask.size(0), other.source_mask.size(0)
+        for cache, added in zip(self.caches, other.caches, strict=True):
+            cache.join(added, *rows)
+        self.sources = [mine.join(added) for mine, added in zip(self.sources, other.sources, strict=True)]
+        self.source_mask = join_rows(self.source_mask, other.source_mask, 1)
 
 
 class Seq2Seq(EncoderDecoder):
@@ -107,11 +121,14 @@ class Seq2Seq(EncoderDecoder):
         super().__init__()
         self.config = c = config
 
-        def attention(positions: AttentionPositions | None = None) -> MultiHeadAttention:
-            return MultiHeadAttention(c.d_model, c.heads, c.d_k, c.d_v, c.attention_dropout, positions)
+        def attention(
+            positions: AttentionPositions | None = None, settings: AttentionSettings | None = None
+        ) -> MultiHeadAttention:
+            return MultiHeadAttention(c.d_model, c.heads, c.d_k, c.d_v, c.attention_dropout, positions, settings)
 
-        def self_attention() -> MultiHeadAttention:
-            return attention(attention_positions(c.positions, c.heads, c.key_width, c.max_distance))
+        def self_attention(settings: AttentionSettings, layer: int) -> MultiHeadAttention:
+            positions = attention_positions(c.positions, c.heads, c.key_width, c.max_distance)
+            return attention(positions, replace(settings, layer=layer))
 
         def feed_forward() -> FeedForward:
             return FeedForward(c.d_model, c.d_ff, c.activation)
@@ -126,22 +143,26 @@ class Seq2Seq(EncoderDecoder):
             positions = absolute_positions(c.positions, c.d_model, c.max_positions)
             return TokenEmbedding(weight, positions, c.dropout, scale=None if c.scale_embedding else 1.0)
 
-        def encoder_layer() -> EncoderLayer:
-            return EncoderLayer(self_attention(), feed_forward(), residual)
+        def encoder_layer(number: int) -> EncoderLayer:
+            return EncoderLayer(self_attention(c.attention(max_length=c.max_positions), number), feed_forward(), residual)
 
-        def decoder_layer() -> DecoderLayer:
-            return DecoderLayer(self_attention(), attention(), feed_forward(), residual)
+        def decoder_layer(number: int) -> DecoderLayer:
+            settings = c.attention(c.decoder_attention_kind)
+            return DecoderLayer(self_attention(settings, number), attention(), feed_forward(), residual)
 
         source, target, output = embedding_matrices(c)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
-        self.encoder = Encoder([encoder_layer() for _ in range(c.layers)], final_norm())
-        self.decoder = Decoder([decoder_layer() for _ in range(c.depth)], final_norm())
+        self.encoder = Encoder([encoder_layer(number) for number in range(c.layers)], final_norm())
+        self.decoder = Decoder([decoder_layer(number) for number in range(c.depth)], final_norm())
         self.mixes = nn.ModuleList(LayerMix(c.layers) for _ in range(c.depth if c.reads == "mix" else 0))
         self.output_weight = output  # (target_vocab, D)
         self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
+        if c.init != "xavier-uniform":  # that of every part of it when it is made
+            initialise(self, c.init, keep=[source, target, output] if c.embedding_start == "normal" else [])
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> list[Tensor]:
         """Tokens (B, L) → the memory (B, L, D) that each decoder layer attends to."""
+        check_reach(self.encoder.longest, source.size(1), "max_positions")
         x = self.source_embedding(source)
         only_last = self.config.reads == "last"
         return self.memories([self.encoder(x, source_mask)] if only_last else self.encoder.all_layers(x, source_mask))
@@ -194,12 +215,13 @@ class Seq2Seq(EncoderDecoder):
 
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecodingState:
         """Encode the source once; the state that `step` continues."""
-        return DecodingState(self.encode(source, source_mask), source_mask)
+        mask = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask.bool()
+        return DecodingState(self.decoder.source_keys(self.encode(source, mask)), mask)
 
     def step(self, tokens: Tensor, state: DecodingState) -> Tensor:
         """The newest tokens (B, n) → logits (B, target_vocab) of the next token; `state` advances by n positions."""
-        x = self.target_embedding(tokens, state.length)
-        states = self.decoder(x, state.memories, None, state.memory_mask, state.caches)
+        x = self.target_embedding(tokens, state.position)
+        states = self.decoder(x, state.sources, None, state.source_mask, state.caches)
         return self.project(states[:, -1])
 
 

@@ -13,11 +13,13 @@ from annotated_types import Interval
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.checks import check_heads
-from heedful.models.model import Model, initialise_normal
+from heedful.models.attention_settings import AttentionFields
+from heedful.models.checks import check_heads, check_reach
+from heedful.models.model import Model
 from heedful.nn.dropout import Dropout
 from heedful.nn.encoder import build_encoder
 from heedful.nn.feedforward import Activation
+from heedful.nn.initialisation import Init, initialise
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
 from heedful.nn.trace import Trace
 from heedful.settings import Epsilon, Layers, Share, Width, check_fields, setting
@@ -26,7 +28,7 @@ Pixels = Annotated[int, Interval(ge=1, le=16_384)]
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(AttentionFields):
     """Every setting of a Vision Transformer; the defaults are ViT-base with patches of 16."""
 
     classes: Annotated[int, Interval(ge=1, le=10**7)]
@@ -42,9 +44,11 @@ class ViTConfig:
     activation: Activation = setting("gelu", "of the feed-forward network")
     epsilon: Epsilon = setting(1e-12, "of every LayerNorm")
     pooling: Pooling = setting("cls", "how an image becomes one vector: `cls`, `mean` or `attention`")
+    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self.check_attention()
         check_heads(self.d_model, self.heads)
         if self.image_size % self.patch:
             raise UsageError(f"image_size {self.image_size} is not a multiple of patch {self.patch}")
@@ -114,15 +118,18 @@ class ViT(Model):
             activation=c.activation,
             norm="pre",
             epsilon=c.epsilon,
+            attention=c.attention(max_length=1 + c.grid**2),
         )
         if c.pooling == "attention":
             self.pooling = AttentionPooling(c.d_model, c.heads, c.classes)
         self.classifier = nn.Linear(c.d_model, c.classes)
-        initialise_normal(self)
+        initialise(self, c.init)
 
     def states(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → states (B, 1 + N, D) of [CLS] and every patch, row by row."""
-        states: Tensor = self.encoder(self.embedding(images))
+        embedded = self.embedding(images)
+        check_reach(self.encoder.longest, embedded.size(1), "image_size")
+        states: Tensor = self.encoder(embedded)
         return states
 
     @torch.no_grad()

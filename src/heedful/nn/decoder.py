@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.attention.base import AttentionWeights
-from heedful.nn.cache import LayerCache
+from heedful.nn.cache import KeyValueCache, SourceKeys
 from heedful.nn.feedforward import FeedForward
 from heedful.nn.multihead import MultiHeadAttention
 from heedful.nn.residual import Residual
@@ -37,23 +37,22 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor,
+        memory: Tensor | SourceKeys,
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        cache: LayerCache | None = None,
+        cache: KeyValueCache | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, AttentionWeights, AttentionWeights]:
         """x (B, T, D), memory (B, L, D), mask (B, T), memory_mask (B, L) → (B, T, D).
 
         When asked for, the weights of self-attention (B, H, T, T) and of cross-attention (B, H, T, L) are returned too.
         """
-        past, source = (cache.past, cache.source) if cache else (None, None)
         y = self.around_self.before(x)
-        y = self.self_attention(y, mask=mask, causal=True, cache=past, return_weights=return_weights)
+        y = self.self_attention(y, mask=mask, causal=True, cache=cache, return_weights=return_weights)
         y, self_weights = y if return_weights else (y, None)
         x = self.around_self.after(x, y)
         y = self.around_cross.before(x)
-        y = self.cross_attention(y, memory, mask=memory_mask, cache=source, return_weights=return_weights)
+        y = self.cross_attention(y, memory, mask=memory_mask, return_weights=return_weights)
         y, cross_weights = y if return_weights else (y, None)
         x = self.around_cross.after(x, y)
         x = self.around_feed(x, self.feed_forward)
@@ -68,13 +67,18 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.norm = final_norm if final_norm is not None else nn.Identity()
 
+    def source_keys(self, memories: Sequence[Tensor]) -> list[SourceKeys]:
+        """One memory (B, L, D) per layer → its keys and values there, for decoding step by step."""
+        layers = [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+        return [layer.cross_attention.source_keys(memory) for layer, memory in zip(layers, memories, strict=True)]
+
     def forward(
         self,
         x: Tensor,
-        memories: Sequence[Tensor],
+        memories: Sequence[Tensor] | Sequence[SourceKeys],
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        caches: Sequence[LayerCache] | None = None,
+        caches: Sequence[KeyValueCache] | None = None,
         return_layers: bool = False,
     ) -> Tensor | tuple[Tensor, LayerOutputs]:
         """x (B, T, D), one memory (B, L, D) per layer, mask (B, T), memory_mask (B, L) → states (B, T, D).

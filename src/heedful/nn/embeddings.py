@@ -33,10 +33,10 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(weight.size(1)) if scale is None else scale
 
-    def forward(self, tokens: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, start: int | Tensor = 0, segments: Tensor | None = None) -> Tensor:
         """Tokens (B, L) at the positions from `start` on, and the segment of each (B, L) → (B, L, D).
 
-        Without `segments`, every token belongs to segment 0.
+        `start` may differ between rows: (B,). Without `segments`, every token belongs to segment 0.
         """
         x = nn.functional.embedding(tokens, self.weight)  # (B, L, D)
         if self.scale != 1.0:

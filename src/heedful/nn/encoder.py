@@ -6,10 +6,12 @@ Shapes: B batch, L length, D d_model. Masks are boolean; True may attend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import Tensor, nn
 
 from heedful.nn.attention.base import AttentionWeights
+from heedful.nn.attention.kinds import AttentionSettings
 from heedful.nn.cache import KeyValueCache
 from heedful.nn.feedforward import Activation, FeedForward
 from heedful.nn.multihead import MultiHeadAttention
@@ -34,13 +36,14 @@ class EncoderLayer(nn.Module):
         causal: bool = False,
         cache: KeyValueCache | None = None,
         return_weights: bool = False,
+        global_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, AttentionWeights]:
         """x (B, L, D), mask (B, L) → (B, L, D), and the attention weights when asked for.
 
-        With a cache, x continues the positions it holds.
+        With a cache, x continues the positions it holds. `global_mask` (B, L): see `MultiHeadAttention`.
         """
         y = self.around_self.before(x)
-        y = self.self_attention(y, mask=mask, causal=causal, cache=cache, return_weights=return_weights)
+        y = self.self_attention(y, mask=mask, causal=causal, cache=cache, return_weights=return_weights, global_mask=global_mask)
         y, weights = y if return_weights else (y, None)
         x = self.around_feed(self.around_self.after(x, y), self.feed_forward)
         return x if weights is None else (x, weights)
@@ -61,22 +64,29 @@ class Encoder(nn.Module):
         causal: bool = False,
         caches: Sequence[KeyValueCache] | None = None,
         return_layers: bool = False,
+        global_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, LayerOutputs]:
         """x (B, L, D), mask (B, L) → states (B, L, D), and what every layer computed when asked for.
 
-        With caches, one per layer, x continues the positions they hold.
+        With caches, one per layer, x continues the positions they hold. `global_mask` (B, L): see `MultiHeadAttention`.
         """
         outputs = LayerOutputs([x])
         for index, layer in enumerate(self.layers):
             cache = caches[index] if caches else None
             if return_layers:
-                x, weights = layer(x, mask, causal, cache, return_weights=True)
+                x, weights = layer(x, mask, causal, cache, return_weights=True, global_mask=global_mask)
                 outputs.hidden.append(x)
                 outputs.self_attention.append(weights)
             else:
-                x = layer(x, mask, causal, cache)
+                x = layer(x, mask, causal, cache, global_mask=global_mask)
         states: Tensor = self.norm(x)
         return (states, outputs) if return_layers else states
+
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence that its attention has parameters for; None: any."""
+        limits = [layer.self_attention.attend.longest for layer in self.layers if isinstance(layer, EncoderLayer)]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def all_layers(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """The output of every layer, each after the final LayerNorm."""
@@ -99,12 +109,14 @@ def build_encoder(
     norm: Norm,
     epsilon: float,
     positions: Callable[[], AttentionPositions | None] = lambda: None,
+    attention: AttentionSettings | None = None,
 ) -> Encoder:
-    """A fresh stack of encoder layers; `positions` makes the positions of each self-attention."""
+    """A fresh stack of encoder layers; `positions` makes the positions of each self-attention, `attention` says its kind."""
 
-    def layer() -> EncoderLayer:
-        attention = MultiHeadAttention(d_model, heads, dropout=attention_dropout, positions=positions())
+    def layer(number: int) -> EncoderLayer:
+        kind = replace(attention or AttentionSettings(), layer=number)
+        attend = MultiHeadAttention(d_model, heads, dropout=attention_dropout, positions=positions(), settings=kind)
         feed_forward = FeedForward(d_model, d_ff, activation)
-        return EncoderLayer(attention, feed_forward, lambda: Residual(d_model, dropout, norm, epsilon))
+        return EncoderLayer(attend, feed_forward, lambda: Residual(d_model, dropout, norm, epsilon))
 
-    return Encoder([layer() for _ in range(layers)], nn.LayerNorm(d_model, epsilon) if norm == "pre" else None)
+    return Encoder([layer(number) for number in range(layers)], nn.LayerNorm(d_model, epsilon) if norm == "pre" else None)

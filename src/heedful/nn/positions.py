@@ -13,6 +13,13 @@ import torch
 from torch import Tensor, nn
 
 
+def positions_from(start: int | Tensor, length: int, device: torch.device) -> Tensor:
+    """The positions start … start + length − 1: (length,), or (B, length) when each row has a start of its own (B,)."""
+    if isinstance(start, Tensor):
+        return start[:, None] + torch.arange(length, device=device)
+    return torch.arange(start, start + length, device=device)
+
+
 class SinusoidalPositions(nn.Module):
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)), of any length."""
 
@@ -31,11 +38,14 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (L, D)
         return table[:, : self.d_model].float()  # an odd D drops the last cosine
 
-    def forward(self, length: int, start: int = 0) -> Tensor:
-        """Encodings (length, D) of the positions from `start` on."""
-        if start + length > self.table.size(0):  # the table grows with the longest input
-            self.table = self.compute(0, 2 * (start + length)).to(self.table)
-        return self.table[start : start + length]
+    def forward(self, length: int, start: int | Tensor = 0) -> Tensor:
+        """Encodings (length, D) of the positions from `start` on; (B, length, D) when each row has a start of its own (B,)."""
+        end = length + (int(start.max()) if isinstance(start, Tensor) else start)
+        if end > self.table.size(0):  # the table grows with the longest input
+            self.table = self.compute(0, 2 * end).to(self.table)
+        if isinstance(start, Tensor):
+            return self.table[positions_from(start, length, self.table.device)]
+        return self.table[start:end]
 
 
 class LearnedPositions(nn.Module):
@@ -46,9 +56,9 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(max_positions, d_model))
         nn.init.normal_(self.table, std=0.02)
 
-    def forward(self, length: int, start: int = 0) -> Tensor:
-        """Vectors (length, D) of the positions from `start` on."""
-        index = torch.arange(start, start + length, device=self.table.device)
+    def forward(self, length: int, start: int | Tensor = 0) -> Tensor:
+        """Vectors (length, D) of the positions from `start` on; (B, length, D) when each row has a start of its own (B,)."""
+        index = positions_from(start, length, self.table.device)
         return self.table[index.clamp(max=self.table.size(0) - 1)]
 
 
@@ -64,11 +74,15 @@ class RotaryPositions(nn.Module):
         even = torch.arange(0, d_k, 2, dtype=torch.float32)
         self.register_buffer("frequencies", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)  # (K/2,)
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Rotate queries or keys (B, H, L, K) at the positions start … start + L − 1."""
-        at = torch.arange(start, start + x.size(2), device=x.device, dtype=torch.float32)
-        angle = at[:, None] * self.frequencies  # (L, K/2)
+    def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
+        """Rotate queries or keys (B, H, L, K) at the positions start … start + L − 1; `start` may differ between rows (B,)."""
+        at = positions_from(start, x.size(2), x.device).float()  # (L,) or (B, L)
+        angle = at[..., None] * self.frequencies  # (…, L, K/2)
+        if angle.dim() == 3:
+            angle = angle[:, None]  # the same for all heads
         # A pair of features as one complex number is rotated by a product with e^(i · angle).
+        if any(stride % 2 for stride in x.stride()[:-1]):  # a part of a projection of odd width, as with an odd d_v
+            x = x.contiguous()
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
         return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
 
@@ -80,8 +94,7 @@ class PositionBias(nn.Module):
     def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         """The bias for given positions, for attention kinds that compute only some of the scores.
 
-        query (B, H, …, Lq, K); the positions query_at and key_at broadcast to (…, Lq, Lk). The result broadcasts to
-        (B, H, …, Lq, Lk).
+        query (B, H, …, Lq, K); the positions query_at and key_at, and the result, broadcast to (B, H, …, Lq, Lk).
         """
 
     def dense_bias(self, query: Tensor, keys: int, start: int) -> Tensor:
@@ -109,8 +122,8 @@ class LinearBias(PositionBias):
     def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         behind = (query_at - key_at).to(query.dtype)  # (…, Lq, Lk)
         distance = torch.where(behind < 0, -1.5 * behind, behind)
-        slopes = self.slopes.to(query.dtype).view(-1, *[1] * distance.dim())
-        return (-slopes * distance)[None]  # (1, H, …, Lq, Lk)
+        slopes = self.slopes.to(query.dtype).view(1, -1, *[1] * (query.dim() - 2))  # (1, H, …, 1, 1)
+        return -slopes * distance
 
 
 class RelativePositions(PositionBias):
@@ -125,7 +138,7 @@ class RelativePositions(PositionBias):
     def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         distance = (query_at - key_at).clamp(-self.max_distance, self.max_distance)  # (…, Lq, Lk)
         by_distance = query @ self.table.T / math.sqrt(query.size(-1))  # (B, H, …, Lq, 2 · max_distance + 1)
-        index = (distance + self.max_distance).expand(*query.shape[:2], *distance.shape)
+        index = (distance + self.max_distance).expand(*query.shape[:-1], distance.size(-1))
         return by_distance.gather(-1, index).to(query.dtype)  # (B, H, …, Lq, Lk)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.attention.base import AttentionWeights
+from heedful.nn.cache import join_rows
 from heedful.nn.dropout import Dropout
 from heedful.nn.trace import LayerOutputs
 
@@ -152,7 +153,6 @@ class RecurrentState:
     def __init__(self, hidden: tuple[Tensor, ...], memory: Tensor | None, key: Tensor | None, mask: Tensor | None) -> None:
         self.hidden = hidden  # (s,) or (s, c), each (N, B, D)
         self.memory, self.key, self.mask = memory, key, mask  # (B, L, D), (B, L, D), (B, L)
-        self.length = 0  # target positions already decoded
 
     def select(self, rows: Tensor, sources: bool = True) -> None:
         """Keep these batch rows, in this order; `sources=False` when every row keeps its source sentence."""
@@ -162,6 +162,21 @@ class RecurrentState:
             self.memory = self.memory.index_select(0, rows)
             self.key = self.memory if shared else self.key.index_select(0, rows)
             self.mask = None if self.mask is None else self.mask.index_select(0, rows)
+
+    def join(self, other: RecurrentState) -> None:
+        """Add the rows of another state after these."""
+        self.hidden = tuple(torch.cat(parts, dim=1) for parts in zip(self.hidden, other.hidden, strict=True))
+        if self.memory is None or self.key is None or other.memory is None or other.key is None:
+            return
+        shared = self.key is self.memory
+        masks = [
+            memory.new_ones(memory.shape[:2], dtype=torch.bool) if mask is None else mask
+            for memory, mask in ((self.memory, self.mask), (other.memory, other.mask))
+        ]
+        self.mask = join_rows(masks[0], masks[1], 1)
+        memory = join_rows(self.memory, other.memory, 1)
+        self.key = memory if shared else join_rows(self.key, other.key, 1)
+        self.memory = memory
 
 
 class RecurrentDecoder(nn.Module):
@@ -179,6 +194,14 @@ class RecurrentDecoder(nn.Module):
         self.combine = None if attention == "none" else matrix(2 * d_model, d_model)  # W_c
         self.dropout = Dropout(dropout)
         self.parts = parts
+
+    def stacked(self) -> dict[str, list[int]]:
+        """The rows of each matrix in a parameter that holds several."""
+        return {
+            f"first.{number}.weight": [first.in_features] * self.parts
+            for number, first in enumerate(self.first)
+            if isinstance(first, nn.Linear)
+        }
 
     def start(self, memory: Tensor, finals: Tensor, mask: Tensor | None = None) -> RecurrentState:
         """Encoder states (B, L, D), their final ones (N, B, D) and mask (B, L) → the state before the first token.
@@ -201,7 +224,6 @@ class RecurrentDecoder(nn.Module):
         outputs = LayerOutputs([x])
         states, state.hidden = run_cells(self.cells, x, state.hidden)
         outputs.hidden.append(states)
-        state.length += x.size(1)
         if self.cross_attention is not None and self.combine is not None:
             context = self.cross_attention(states, state.memory, state.key, state.mask, return_weights=return_layers)
             if return_layers:

@@ -1,7 +1,7 @@
 """A model is a directory: `config.json`, `model.safetensors`, `tokenizer.json` and `README.md`.
 
-Some models have a second vocabulary (`target_tokenizer.json`), one of images has none. Nothing in a model directory is
-executed when it is loaded, and nothing is allocated before it is known to fit its weights.
+Some models have a second vocabulary (`target_tokenizer.json`), those for images have none. Nothing in a model directory
+is executed when it is loaded, and no memory is allocated before the weights are known to fit the model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import torch
 from safetensors import SafetensorError
@@ -21,11 +21,26 @@ from heedful.jobs.registry import JOBS
 from heedful.models import MODEL_KINDS, build_model
 from heedful.models.weights import named_weights
 from heedful.runtime.files import os_error_sentence, read_json
+from heedful.settings import Json
 from heedful.text import Tokenizer
 
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
+
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
-LARGEST_HEADER = 100_000_000  # bytes, as the safetensors library has it
+LARGEST_HEADER = 100_000_000  # bytes, the limit of the safetensors library
 WRONG_SHOWN = 8  # differences between a model and its weights that are listed
+
+
+class DirectoryConfig(TypedDict):
+    """The `config.json` of a model directory."""
+
+    format: int
+    task: str
+    kind: str  # of model
+    model: dict[str, Json]  # settings of the model
+    settings: dict[str, Json]  # of its pipeline
+    tokens: NotRequired[dict[str, dict[str, str]]]  # special tokens of each tokenizer, where they are not the usual ones
 
 
 def find_directory(folder: Path) -> Path:
@@ -41,31 +56,33 @@ def find_directory(folder: Path) -> Path:
         is_run = (folder / "recipe.toml").is_file()
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
-    hint = f"; the run has not been validated yet, `heedful finish {folder}` makes a model of it" if is_run else ""
+    hint = f"; the run has not been validated yet, `heedful finish {folder}` makes a model from it" if is_run else ""
     raise HeedfulError(f"{folder} is not a model directory: it has no config.json{hint}")
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> DirectoryConfig:
     """The `config.json` of a model directory, checked to be one this version reads."""
     path = folder / "config.json"
     config = read_json(path)
     if isinstance(config, dict) and "model_type" in config and "format" not in config:
-        raise HeedfulError(f"{folder} is a Hugging Face model; `heedful import {folder} OUT` makes it one of heedful's")
+        raise HeedfulError(f"{folder} is a Hugging Face model; `heedful import {folder} OUT` converts it")
     if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
         raise HeedfulError(f"{path} does not describe a heedful model")
     if type(config.get("format")) is not int or config["format"] > FORMAT:
         raise HeedfulError(f"{folder} was written by a newer heedful (format {str(config.get('format'))[:40]}); update heedful")
-    config.setdefault("settings", config.get("decoding", {}))  # its name in the first version
+    config = {"settings": config.get("decoding", {}), **config}  # their name in the first version
     task, kind = config.get("task"), config.get("kind")
     if not isinstance(task, str) or task not in JOBS or not isinstance(kind, str) or kind not in MODEL_KINDS:
-        raise HeedfulError(f"{path} names the task '{str(task)[:40]}' and the kind '{str(kind)[:40]}', unknown here")
+        raise HeedfulError(
+            f"{path} names the task '{str(task)[:40]}' and the kind '{str(kind)[:40]}', which this version does not have"
+        )
     for name in ("settings", "tokens"):
         if not isinstance(config.get(name, {}), dict):
             raise HeedfulError(f"{path} does not describe a heedful model: {name} must be an object")
-    return config
+    return cast(DirectoryConfig, config)  # as the checks above have shown, except inside `tokens`
 
 
-def read_tokenizers(folder: Path, config: dict[str, Any]) -> dict[str, Tokenizer]:
+def read_tokenizers(folder: Path, config: DirectoryConfig) -> dict[str, Tokenizer]:
     """The tokenizers of a model directory by the name of their file: `tokenizer`, and `target_tokenizer` if there is one."""
     found = {}
     for name in ("tokenizer", "target_tokenizer"):
@@ -83,23 +100,23 @@ def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         with open(path, "rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
             if size > min(LARGEST_HEADER, path.stat().st_size):
-                raise HeedfulError(f"{path} is not a whole safetensors file: its header would take {size:,} bytes")
+                raise HeedfulError(f"{path} is not a complete safetensors file: its header would take {size:,} bytes")
             header = json.loads(file.read(size))
         return {name: tuple(int(n) for n in entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
-        raise HeedfulError(f"{path} is not a whole safetensors file: its header cannot be read") from error
+        raise HeedfulError(f"{path} is not a complete safetensors file: its header cannot be read") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
 
 
-def weight_shapes(config: Any) -> dict[str, tuple[int, ...]]:
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Name → shape of every weight of the model that these settings describe, without the memory for it."""
     with torch.device("meta"):
         return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
 
 
-def check_shapes(config: Any, found: Mapping[str, Sequence[int]], origin: str) -> None:
-    """Stop, before anything is allocated, when tensors of these shapes are not the weights of a model of these settings."""
+def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin: str) -> None:
+    """Raise an error, before anything is allocated, if tensors of these shapes do not fit a model of these settings."""
     layers = sum(getattr(config, name, None) or 0 for name in ("layers", "decoder_layers"))
     if layers > len(found):  # the list of what is missing would be endless
         raise HeedfulError(f"{origin} does not fit the model: {layers:,} layers, but {len(found):,} tensors in all")
@@ -119,7 +136,7 @@ def check_shapes(config: Any, found: Mapping[str, Sequence[int]], origin: str) -
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of a model directory by name."""
     path = folder / "model.safetensors"
-    header_shapes(path)  # refuses what the library would first make room for
+    header_shapes(path)  # rejects impossible sizes before the library allocates memory for them
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:

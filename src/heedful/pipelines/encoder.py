@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -13,10 +13,10 @@ from heedful.data.framing import frame, segments_of
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.pipeline import Pipeline, by_budget
-from heedful.settings import Positions
+from heedful.settings import Json, Positions, Values
 from heedful.text import Tokenizer
 
-BATCH_TOKENS = 4096  # computed together
+BATCH_TOKENS = 4096  # per batch
 
 Example = TypeVar("Example")
 
@@ -28,12 +28,9 @@ class EncoderPipeline(Pipeline[Example]):
     model: Bert
 
     def __init__(self, model: Bert, tokenizer: Tokenizer, max_length: Positions = 128) -> None:
-        if not 3 <= max_length <= model.config.max_positions:
-            raise UsageError(
-                f"max_length {max_length} is more than the model's {model.config.max_positions} positions"
-                if max_length > 2
-                else f"max_length must be at least 3, not {max_length}"
-            )
+        if max_length < 3:
+            raise UsageError(f"max_length must be at least 3, not {max_length}")
+        model.config.check_length(max_length)
         self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
 
     @property
@@ -41,19 +38,21 @@ class EncoderPipeline(Pipeline[Example]):
         return {"tokenizer": self.tokenizer}
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Json]:
         return {"max_length": self.max_length}
 
     @classmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
+    def assemble(cls, model: Bert, tokenizers: dict[str, Tokenizer], settings: Values) -> Self:
         return cls(model, tokenizers["tokenizer"], **settings)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, cut to what fits between [CLS] and [SEP]."""
         return [ids[: self.max_length - 2] for ids in self.tokenizer.encode_batch(texts)]
 
-    def outputs(self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None) -> Iterator[tuple[int, Tensor, Any]]:
-        """Every row of ids through the model: its number, its framed tokens (L,), and the output for it alone.
+    def framed(
+        self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None
+    ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
+        """Batches of rows of ids as the model takes them: their numbers, and tokens, segments and mask (B, L).
 
         `firsts` gives the length of part A of rows that hold two parts (A, [SEP], B).
         """
@@ -64,19 +63,20 @@ class EncoderPipeline(Pipeline[Example]):
                 tokens, mask = frame(arrays, self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.eos)
                 segments = segments_of(tokens.size(1), [firsts[i] for i in batch]) if firsts is not None else None
                 tokens, mask = tokens.to(self.device), mask.to(self.device)
-                found = self.output(tokens, None if segments is None else segments.to(self.device), mask)
-                for place, i in enumerate(batch):
-                    length = len(rows[i]) + 2
-                    yield i, tokens[place, :length], self.only(found, place, length)
+                yield batch, tokens, None if segments is None else segments.to(self.device), mask
+
+    def outputs(self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Every row of ids through the model: its number and its output, (classes,) of a sequence or (L, …) of its tokens."""
+        for numbers, tokens, segments, mask in self.framed(rows, firsts):
+            found = self.output(tokens, segments, mask)
+            for place, i in enumerate(numbers):
+                yield i, found[place] if found.dim() == 2 else found[place, : len(rows[i]) + 2]
 
     @abstractmethod
     def row_of(self, example: Example) -> tuple[list[int], int | None]:
         """An example as the ids of one row, and the length of its first part when it has two."""
 
-    def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Any:
-        """What is asked of the model for a batch (B, L)."""
-        return self.model(tokens, segments, mask)
-
-    def only(self, outputs: Any, row: int, length: int) -> Any:
-        """The part of a batch's output that belongs to one row: (classes,) of a sequence, (length, …) of its tokens."""
-        return outputs[row] if outputs.dim() == 2 else outputs[row, :length]
+    def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Tensor:
+        """The model's output for a batch (B, L): of a sequence (B, classes), of its tokens (B, L, …)."""
+        found: Tensor = self.model(tokens, segments, mask)
+        return found

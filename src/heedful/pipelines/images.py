@@ -1,10 +1,10 @@
-"""Which class an image belongs to."""
+"""The class of an image."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 import torch
@@ -14,18 +14,28 @@ from heedful.data.drops import Drops
 from heedful.data.images import Pixels, data_uri, read_folder, read_image, to_floats
 from heedful.errors import HeedfulError, InputError
 from heedful.evaluation.classification import classification_scores, top_scores
+from heedful.evaluation.score_names import Sample
 from heedful.jobs.options import ClassifyOptions
 from heedful.jobs.results import Classification, Label
 from heedful.models.vit import ViT
 from heedful.pipelines.classifier import check_labels
 from heedful.pipelines.pipeline import Pipeline, as_list, options_of
+from heedful.settings import Json, Values
 from heedful.text import Tokenizer
 
 BATCH = 64  # images at one time
 TOP = 5
 THUMBNAIL = 96  # pixels
 
+Paths = list[str] | list[Path] | tuple[str | Path, ...]  # several; a Sequence[str] could be a single name, too
 LabelledImage = tuple[Pixels, str]  # an image (C, H, W) and its class
+
+
+class ImagePrediction(NamedTuple):
+    """What the model says of an image."""
+
+    ranked: list[str]  # the most probable classes
+    nll: float  # −log p of the right one
 
 
 class ImageClassifier(Pipeline[LabelledImage]):
@@ -43,37 +53,43 @@ class ImageClassifier(Pipeline[LabelledImage]):
         return {}
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Json]:
         return {"labels": self.labels}
 
     @classmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
+    def assemble(cls, model: ViT, tokenizers: dict[str, Tokenizer], settings: Values) -> Self:
         return cls(model, **settings)
 
     @overload
-    def classify(self, paths: str | Path, **options: Any) -> Sequence[Label]: ...
+    def classify(self, paths: str | Path, **options: int) -> Sequence[Label]: ...
 
     @overload
-    def classify(self, paths: Sequence[str | Path], **options: Any) -> list[Sequence[Label]]: ...
+    def classify(self, paths: Paths, **options: int) -> list[Sequence[Label]]: ...
 
-    def classify(self, paths: str | Path | Sequence[str | Path], **options: Any) -> Sequence[Label] | list[Sequence[Label]]:
+    def classify(self, paths: str | Path | Paths, **options: int) -> Sequence[Label] | list[Sequence[Label]]:
         """The most probable classes of an image file, or of each of several (`ClassifyOptions`: `top`)."""
         several, alone = as_list(paths)
         found = [result.labels for result in self.run(several, ClassifyOptions.of(**options))]
         return found[0] if alone else found
 
-    def run(self, inputs: Sequence[str | Path], options: ClassifyOptions | None = None) -> list[Classification]:
+    def run(self, inputs: Sequence[str | Path | bytes], options: ClassifyOptions | None = None) -> list[Classification]:
+        """Each input is an image file, or the contents of one."""
         images = [self.image(path, index) for index, path in enumerate(inputs)]
         best = self.logits(images).softmax(-1).topk(min(options_of(ClassifyOptions, options).top, len(self.labels)), dim=-1)
         return [
-            Classification(str(path), [Label(self.labels[k], p) for p, k in zip(probabilities, numbers, strict=True)])
+            Classification(
+                "image" if isinstance(path, bytes) else str(path),
+                [Label(self.labels[k], p) for p, k in zip(probabilities, numbers, strict=True)],
+            )
             for path, probabilities, numbers in zip(inputs, best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
-    def image(self, path: str | Path, index: int) -> Pixels:
-        """The image in a file, as the model sees it; `index` tells which of several files it is."""
+    def image(self, source: str | Path | bytes, index: int) -> Pixels:
+        """An image file, or the contents of one, as the model sees it; `index` tells which of several it is."""
         try:
-            return read_image(Path(path), self.model.config.image_size, self.model.config.channels)
+            return read_image(
+                source if isinstance(source, bytes) else Path(source), self.model.config.image_size, self.model.config.channels
+            )
         except HeedfulError as error:
             raise InputError(str(error), index) from error
 
@@ -94,25 +110,24 @@ class ImageClassifier(Pipeline[LabelledImage]):
         """An example as the model sees it, (1, C, H, W)."""
         return to_floats(np.stack([example[0]]))
 
-    def predict(self, examples: Sequence[LabelledImage]) -> list[Any]:
-        """Of each image: the five most probable classes, and −log p of the right one."""
+    def predict(self, examples: Sequence[LabelledImage]) -> list[ImagePrediction]:
         log_probabilities = self.logits([image for image, _ in examples]).log_softmax(-1)
         best = log_probabilities.topk(min(TOP, len(self.labels)), dim=-1).indices.tolist()
         numbers = {label: number for number, label in enumerate(self.labels)}
         return [
-            [[self.labels[k] for k in ranked], -float(row[numbers[label]])]
+            ImagePrediction([self.labels[k] for k in ranked], -float(row[numbers[label]]))
             for (_, label), ranked, row in zip(examples, best, log_probabilities, strict=True)
         ]
 
-    def scores(self, examples: Sequence[LabelledImage], outputs: Sequence[Any]) -> dict[str, Any]:
+    def scores(self, examples: Sequence[LabelledImage], outputs: Sequence[ImagePrediction]) -> dict[str, float]:
         right = [label for _, label in examples]
-        ranked = [row[0] for row in outputs]
-        loss = sum(row[1] for row in outputs) / max(1, len(outputs))
-        return {**classification_scores([row[0] for row in ranked], right), **top_scores(ranked, right), "loss": loss}
+        ranked = [found.ranked for found in outputs]
+        loss = sum(found.nll for found in outputs) / max(1, len(outputs))
+        return {**classification_scores([best[0] for best in ranked], right), **top_scores(ranked, right), "loss": loss}
 
-    def samples(self, examples: Sequence[LabelledImage], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[LabelledImage], outputs: Sequence[ImagePrediction]) -> list[Sample]:
         """As for every job, and the `image` itself as a data URI."""
         return [
-            {"input": f"image {number}", "image": data_uri(image, THUMBNAIL), "output": row[0][0], "reference": label}
-            for number, ((image, label), row) in enumerate(zip(examples, outputs, strict=True), 1)
+            {"input": f"image {number}", "image": data_uri(image, THUMBNAIL), "output": found.ranked[0], "reference": label}
+            for number, ((image, label), found) in enumerate(zip(examples, outputs, strict=True), 1)
         ]

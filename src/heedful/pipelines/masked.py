@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import ClassVar, NamedTuple, overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from heedful.data.documents import read_documents
 from heedful.data.drops import Drops
 from heedful.data.masking import mask_tokens
 from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
 from heedful.errors import InputError, UsageError
+from heedful.evaluation.perplexity import perplexity
+from heedful.evaluation.score_names import Sample
 from heedful.jobs.options import FillOptions
 from heedful.jobs.results import Filling, Guess
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
-from heedful.pipelines.pipeline import as_list, options_of
-from heedful.settings import Positions, Share
+from heedful.pipelines.pipeline import Texts, as_list, options_of
+from heedful.settings import Json, Positions, Share
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import MASKS
+
+
+class MaskedPrediction(NamedTuple):
+    """How well the model predicts the masked tokens of a pair of texts, and whether one follows the other."""
+
+    nll: float  # Σ −log p of the masked tokens
+    tokens: int  # masked
+    right: int  # of them
+    next_right: bool
 
 
 class MaskedModel(EncoderPipeline[SentencePair]):
@@ -37,19 +48,26 @@ class MaskedModel(EncoderPipeline[SentencePair]):
         self.mask, self.masked = tokenizer.mask, masked
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Json]:
         return {**super().settings, "masked": self.masked}
 
-    def only(self, outputs: Any, row: int, length: int) -> Any:
-        return outputs[0][row, :length], outputs[1][row]
+    def logits(
+        self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+        """Of each row: its number, its framed tokens (L,), the logits of every token (L, V) and of the next sentence (2,)."""
+        for numbers, tokens, segments, mask in self.framed(rows, firsts):
+            words, follows = self.model(tokens, segments, mask)
+            for place, i in enumerate(numbers):
+                length = len(rows[i]) + 2
+                yield i, tokens[place, :length], words[place, :length], follows[place]
 
     @overload
-    def fill(self, texts: str, **options: Any) -> Sequence[Sequence[Guess]]: ...
+    def fill(self, texts: str, **options: int) -> Sequence[Sequence[Guess]]: ...
 
     @overload
-    def fill(self, texts: Sequence[str], **options: Any) -> list[Sequence[Sequence[Guess]]]: ...
+    def fill(self, texts: Texts, **options: int) -> list[Sequence[Sequence[Guess]]]: ...
 
-    def fill(self, texts: str | Sequence[str], **options: Any) -> Sequence[Sequence[Guess]] | list[Sequence[Sequence[Guess]]]:
+    def fill(self, texts: str | Texts, **options: int) -> Sequence[Sequence[Guess]] | list[Sequence[Sequence[Guess]]]:
         """For each [MASK] of a text, or of each of several, the most probable tokens (`FillOptions`: `top`)."""
         several, alone = as_list(texts)
         found = [result.masks for result in self.run(several, FillOptions.of(**options))]
@@ -59,7 +77,7 @@ class MaskedModel(EncoderPipeline[SentencePair]):
         top = min(options_of(FillOptions, options).top, self.tokenizer.size)
         rows = [self.with_masks(text, index) for index, text in enumerate(inputs)]
         found: list[list[list[Guess]]] = [[] for _ in inputs]
-        for i, tokens, (logits, _) in self.outputs(rows):
+        for i, tokens, logits, _ in self.logits(rows):
             for place in (tokens == self.mask).nonzero().flatten().tolist():
                 best = logits[place].softmax(-1).topk(top)
                 words = [self.tokenizer.tokens([token])[0] for token in best.indices.tolist()]
@@ -69,56 +87,55 @@ class MaskedModel(EncoderPipeline[SentencePair]):
     def with_masks(self, text: str, index: int = 0) -> list[int]:
         """The ids of a text in which [MASK] stands for the mask token, whatever its name in the vocabulary.
 
-        `index` tells which of several texts it is.
+        `index` is its number among several texts.
         """
         for name in MASKS[1:]:
             text = text.replace(name, MASKS[0])
         parts = text.split(MASKS[0])
         if len(parts) == 1:
             raise InputError(f"there is no {MASKS[0]} to fill in “{text[:60]}”", index)
-        # The space before a word belongs to its token where tokens tell of spaces: the mask stands for both.
+        # In vocabularies whose tokens include the space before a word, the mask replaces the space, too.
         if self.tokenizer.spaced:
             parts = [*(part.rstrip(" ") for part in parts[:-1]), parts[-1]]
         ids = self.tokenizer.encode(parts[0])
         for part in parts[1:]:
             ids += [self.mask, *self.tokenizer.encode(part)]
         if len(ids) > self.max_length - 2:
-            raise InputError(f"a text of {len(ids):,} tokens is too long to fill; the model reads {self.max_length - 2:,}", index)
+            raise InputError(f"a text of {len(ids):,} tokens is too long; the model takes at most {self.max_length - 2:,}", index)
         return ids
 
     def read_examples(self, path: Path, drops: Drops) -> list[SentencePair]:
         documents = enumerate(read_documents(path, drops))
         return pairs_of([(n, chunk) for n, text in documents for chunk in chunks_of(text, self.tokenizer, self.max_length)])
 
-    def predict(self, examples: Sequence[SentencePair]) -> list[Any]:
-        """Of each pair of texts: Σ −log p of the masked tokens, how many, how many right; and the same of the pair."""
-        found: list[Any] = [None] * len(examples)
+    def predict(self, examples: Sequence[SentencePair]) -> list[MaskedPrediction]:
+        found = [MaskedPrediction(0.0, 0, 0, False)] * len(examples)
         hidden = [mask_tokens(example, self.tokenizer, self.masked, self.model.config.vocab) for example in examples]
         rows = [row.tolist() for row, _, _ in hidden]
-        for i, _, (logits, follows) in self.outputs(rows, [len(first) for first, _, _ in examples]):
+        for i, _, logits, follows in self.logits(rows, [len(first) for first, _, _ in examples]):
             _, where, answers = hidden[i]
             log_probabilities = logits[1:-1][torch.from_numpy(where).to(logits.device)].log_softmax(-1)  # between [CLS] and [SEP]
             right = torch.from_numpy(answers.astype(np.int64)).to(logits.device)
             nll = -float(log_probabilities.gather(1, right[:, None]).sum())
             correct = int((log_probabilities.argmax(-1) == right).sum())
             next_right = bool(follows.argmax() == 0) == examples[i][2]
-            found[i] = [nll, len(answers), correct, int(next_right)]
+            found[i] = MaskedPrediction(nll, len(answers), correct, next_right)
         return found
 
     def row_of(self, example: SentencePair) -> tuple[list[int], int | None]:
         return mask_tokens(example, self.tokenizer, self.masked, self.model.config.vocab)[0].tolist(), len(example[0])
 
-    def scores(self, examples: Sequence[SentencePair], outputs: Sequence[Any]) -> dict[str, Any]:
-        nll, count, correct, next_right = (sum(row[column] for row in outputs) for column in range(4))
-        loss = nll / max(1, count)
+    def scores(self, examples: Sequence[SentencePair], outputs: Sequence[MaskedPrediction]) -> dict[str, float]:
+        count = max(1, sum(found.tokens for found in outputs))
+        loss = sum(found.nll for found in outputs) / count
         return {
-            "masked_accuracy": 100.0 * correct / max(1, count),
-            "next_accuracy": 100.0 * next_right / max(1, len(examples)),
+            "masked_accuracy": 100.0 * sum(found.right for found in outputs) / count,
+            "next_accuracy": 100.0 * sum(found.next_right for found in outputs) / max(1, len(examples)),
             "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "perplexity": perplexity(loss),
         }
 
-    def samples(self, examples: Sequence[SentencePair], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[SentencePair], outputs: Sequence[MaskedPrediction]) -> list[Sample]:
         """The first masked word of a few texts, as guessed and as it was."""
         shown = []
         for example in examples[:4]:
@@ -134,6 +151,6 @@ class MaskedModel(EncoderPipeline[SentencePair]):
         return shown
 
     def guess(self, row: list[int], place: int) -> str:
-        """The most probable token at one place of a row."""
-        _, _, (logits, _) = next(iter(self.outputs([row])))
+        """The most probable token at one position of a row."""
+        _, _, logits, _ = next(self.logits([row]))
         return self.tokenizer.tokens([int(logits[place + 1].argmax())])[0]

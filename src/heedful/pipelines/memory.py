@@ -1,19 +1,24 @@
-"""Whether a search fits into memory, told before it begins."""
+"""Whether a search fits into memory, checked before it begins."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import UsageError
+from heedful.models.gpt import GPTConfig
 from heedful.runtime.device import memory_of_machine
+
+if TYPE_CHECKING:
+    from heedful.models.recurrent import RecurrentConfig
+    from heedful.models.seq2seq import Seq2SeqConfig
 
 SHARE = 0.25  # of the machine's memory that one search may take
 FLOAT = 4  # bytes
 
 
-def check_beam(config: Any, beam: int, positions: int) -> None:
-    """Stop when the beams of a single input would take too much memory; `positions` are those a beam remembers."""
-    vocabulary = getattr(config, "target_vocab", None) or config.vocab
+def check_beam(config: Seq2SeqConfig | RecurrentConfig | GPTConfig, beam: int, positions: int) -> None:
+    """Raise an error if the beams of a single input would take too much memory; `positions` are those in a beam's cache."""
+    vocabulary = config.vocab if isinstance(config, GPTConfig) else config.target_vocab
     layers = getattr(config, "decoder_layers", None) or config.layers
     scores = 6 * vocabulary  # logits, log-probabilities, their sums, and what finding the best of them takes
     cache = 4 * layers * positions * config.d_model  # keys and values, and their copies when beams change places

@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
 import torch
 from safetensors.torch import save_file
 
 from heedful.data.drops import Drops
-from heedful.errors import HeedfulError, UsageError
+from heedful.errors import HeedfulError, InputError, UsageError
+from heedful.evaluation.score_names import Sample, Scores
 from heedful.jobs.options import Options
 from heedful.jobs.registry import JOBS
 from heedful.jobs.results import Result
@@ -30,21 +31,22 @@ from heedful.pipelines.directory import (
     read_weights,
 )
 from heedful.runtime.files import write_text, write_whole
-from heedful.settings import build, check_arguments
+from heedful.settings import Json, Values, build, check_arguments
 from heedful.text import Tokenizer
 
 Example = TypeVar("Example")
 
 
 class Pipeline(ABC, Generic[Example]):
-    """A model, its tokenizers and the settings it is used with. A subclass says what it is used for.
+    """A model, its tokenizers and the settings it is used with. There is one subclass per job.
 
     An `Example` is an input with the right answer, as `evaluate` and validations take it.
     """
 
     task: ClassVar[str]
-    model: Any
+    model: Any  # a subclass says which
     card: str = ""
+    labels: Sequence[str] = ()  # the classes of a classifier or a tagger
 
     @property
     def device(self) -> torch.device:
@@ -52,7 +54,7 @@ class Pipeline(ABC, Generic[Example]):
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Inside, the model is used, not trained: no dropout, no gradients. Afterwards it is as it was."""
+        """Inside, the model is used, not trained: no dropout, no gradients. Afterwards its mode is restored."""
         was_training = self.model.training
         self.model.eval()
         try:
@@ -61,7 +63,7 @@ class Pipeline(ABC, Generic[Example]):
         finally:
             self.model.train(was_training)
 
-    # What a subclass fills in
+    # Defined by each subclass
 
     @property
     @abstractmethod
@@ -69,19 +71,19 @@ class Pipeline(ABC, Generic[Example]):
         """Name of the file, without .json → tokenizer."""
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What the constructor needs beside the model and the tokenizers, as JSON can hold it."""
+    def settings(self) -> dict[str, Json]:
+        """The other arguments of the constructor, as JSON can hold them."""
         return {}
 
     @classmethod
     @abstractmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
-        """The reverse of the two above."""
+    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: Values) -> Self:
+        """Build the pipeline from its parts, the reverse of `tokenizers` and `settings`."""
 
     @abstractmethod
     def run(self, inputs: Sequence[Any], options: Any = None) -> Sequence[Result]:
-        """The job done on each input, in order; `options` are those of its verb. An input that cannot be used is an
-        InputError that tells which."""
+        """The job done on each input, in order; `options` are those of its verb. An input that cannot be used
+        raises an InputError with its index."""
 
     @abstractmethod
     def read_examples(self, path: Path, drops: Drops) -> list[Example]:
@@ -89,18 +91,18 @@ class Pipeline(ABC, Generic[Example]):
 
     @abstractmethod
     def predict(self, examples: Sequence[Example]) -> list[Any]:
-        """What the model says of each labelled example, as JSON can hold it; `scores` compares it with the labels."""
+        """The model's prediction for each example; `scores` compares it with the right answer."""
 
     @abstractmethod
-    def scores(self, examples: Sequence[Example], outputs: Sequence[Any]) -> dict[str, Any]:
+    def scores(self, examples: Sequence[Example], outputs: Sequence[Any]) -> Scores:
         """The job's usual metrics of these predictions, by the names of `evaluation.score_names`."""
 
     @abstractmethod
-    def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[Sample]:
         """Examples for people to look at: `input`, `output` and `reference` of each."""
 
     def unknown_labels(self, example: Example) -> list[str]:
-        """Labels of an example that the model cannot give, because it never saw them in training."""
+        """Labels of an example that the model cannot predict, because it never saw them in training."""
         return []
 
     # The directory
@@ -109,7 +111,7 @@ class Pipeline(ABC, Generic[Example]):
         """Write the model directory; every file appears whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config: dict[str, Any] = {
+        config: dict[str, Json] = {
             "format": FORMAT,
             "task": self.task,
             "kind": kind_of(self.model.config),
@@ -146,8 +148,10 @@ class Pipeline(ABC, Generic[Example]):
             getattr(model.config, key) for key in ("source_vocab", "target_vocab", "vocab") if hasattr(model.config, key)
         ]
         for (name, tokenizer), wanted in zip(tokenizers.items(), vocabularies, strict=False):
-            if tokenizer.size > wanted:  # a model may know more than its tokenizer ever says
-                raise HeedfulError(f"{folder / f'{name}.json'} has {tokenizer.size:,} tokens, but the model knows {wanted:,}")
+            if tokenizer.size > wanted:  # a model may have spare tokens that its tokenizer never gives
+                raise HeedfulError(
+                    f"{folder / f'{name}.json'} has {tokenizer.size:,} tokens, but the model's vocabulary has {wanted:,}"
+                )
         load_weights(model, read_weights(folder), str(weights))
         model.to(device).eval()
         card = folder / "README.md"
@@ -155,6 +159,26 @@ class Pipeline(ABC, Generic[Example]):
         return pipeline
 
 
+def run_each(pipeline: Pipeline[Any], group: Sequence[Any], options: Options) -> list[Sequence[Result] | InputError]:
+    """The results of every input (several when so many were asked for), or why it cannot be used; one bad input stops no other.
+
+    An input may already be an InputError.
+    """
+    errors: dict[int, InputError] = {index: given for index, given in enumerate(group) if isinstance(given, InputError)}
+    while True:
+        usable = [index for index in range(len(group)) if index not in errors]
+        try:
+            results = pipeline.run([group[index] for index in usable], options) if usable else []
+            break
+        except InputError as error:
+            errors[usable[error.index]] = error
+    each = len(results) // len(usable) if usable else 0
+    found = {index: results[number * each : (number + 1) * each] for number, index in enumerate(usable)}
+    return [errors[index] if index in errors else found[index] for index in range(len(group))]
+
+
+Texts: TypeAlias = list[str] | tuple[str, ...]  # several; a Sequence[str] could be a single text, too
+AnyPipeline: TypeAlias = Pipeline[Any]  # of any job
 OptionsType = TypeVar("OptionsType", bound=Options)
 
 
@@ -163,15 +187,17 @@ def options_of(kind: type[OptionsType], options: Options | None) -> OptionsType:
     return options if isinstance(options, kind) else kind()
 
 
-def as_list(inputs: Any) -> tuple[list[Any], bool]:
+@overload
+def as_list(inputs: str | Sequence[str]) -> tuple[list[str], bool]: ...
+@overload
+def as_list(inputs: str | Path | Sequence[str | Path]) -> tuple[list[str | Path], bool]: ...
+def as_list(inputs: str | Path | Sequence[str | Path]) -> tuple[list[str] | list[str | Path], bool]:
     """One input or several → a list, and whether it was one."""
-    if isinstance(inputs, str | bytes | Path):
-        return [inputs], True
-    return list(inputs), False
+    return ([inputs], True) if isinstance(inputs, str | Path) else (list(inputs), False)
 
 
 def by_budget(order: Sequence[int], widths: Sequence[int], budget: int) -> list[list[int]]:
-    """Cut an order into batches whose padded size stays under the budget, or that have one entry."""
+    """Split an order into batches whose padded size is at most the budget, or that have a single entry."""
     batches: list[list[int]] = []
     widest = 0
     for i in order:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, overload
 
 from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
+from heedful.decoding.sentence import Sentence
 from heedful.evaluation.rouge import summary_scores
-from heedful.jobs.options import Alpha, Beam, SummarizeOptions
-from heedful.jobs.results import Summary, on_one_line
+from heedful.jobs.options import Alpha, Beam, SummarizeOptions, TranslateOptions
+from heedful.jobs.results import Result, Summary, on_one_line
 from heedful.models.seq2seq import Seq2Seq
 from heedful.pipelines.pipeline import as_list, options_of
 from heedful.pipelines.translator import Translator
@@ -32,13 +33,15 @@ class Summarizer(Translator):
         length_penalty: Alpha = 0.6,
         max_extra: CountOrNone = 50,
         max_length: Count = 512,
+        max_tokens: CountOrNone = 0,
     ) -> None:
-        super().__init__(model, source_tokenizer, target_tokenizer, beam, length_penalty, max_extra)
+        super().__init__(model, source_tokenizer, target_tokenizer, beam, length_penalty, max_extra, max_tokens=max_tokens)
         self.max_length = max_length
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {**super().settings, "max_length": self.max_length}
+        kept = {name: value for name, value in super().settings.items() if not name.endswith("_language")}
+        return {**kept, "max_length": self.max_length}
 
     @property
     def longest_source(self) -> int:
@@ -53,12 +56,15 @@ class Summarizer(Translator):
     def summarize(self, documents: str | Sequence[str], **options: Any) -> str | list[str]:
         """The summary of a document, or of each of several; keywords are those of `SummarizeOptions`."""
         several, alone = as_list(documents)
-        found = [result.summary for result in self.run(several, SummarizeOptions.of(**options))]
+        found = [on_one_line(text) for text in self.translate(several, **vars(SummarizeOptions.of(**options)))]
         return found[0] if alone else found
 
-    def run(self, inputs: Sequence[str], options: Any = None) -> list[Summary]:
-        written = self.translate(list(inputs), **vars(options_of(SummarizeOptions, options)))
-        return [Summary(document, on_one_line(text)) for document, text in zip(inputs, written, strict=True)]
+    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+        return super().sentences(inputs, TranslateOptions(**vars(options_of(SummarizeOptions, options))))
+
+    def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
+        best = [self.target_tokenizer.decode(sentence.hypotheses[0].tokens) for sentence in sentences]
+        return [Summary(given, on_one_line(best[0] if best else ""))]
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [ids[: self.max_length] for ids in super().encode_sources(texts)]

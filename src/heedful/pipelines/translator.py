@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
-import torch
 
 from heedful.data.drops import Drops
 from heedful.data.framing import SpecialIds, collate, frame, special_ids
 from heedful.data.parallel import ParallelFiles
-from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
+from heedful.decoding.batching import Encoded
+from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
 from heedful.errors import InputError
 from heedful.evaluation.bleu import translation_scores
+from heedful.evaluation.perplexity import perplexity
 from heedful.jobs.options import Alpha, Beam, TranslateOptions
 from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.fast.loss import label_smoothed_loss
+from heedful.pipelines.decoder import BATCH_TOKENS, DecoderPipeline
 from heedful.pipelines.memory import check_beam
-from heedful.pipelines.pipeline import Pipeline, as_list, by_budget, options_of
+from heedful.pipelines.pipeline import as_list, by_budget, options_of
 from heedful.settings import CountOrNone
 from heedful.text import Tokenizer
 
-BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
 LONGEST_SOURCE = 4096  # tokens of one text; a longer one would be written for minutes, and no model learned from such
 
 
-class Translator(Pipeline[tuple[str, str]]):
+class Translator(DecoderPipeline[tuple[str, str]]):
     """Translates text with an encoder–decoder and its tokenizers."""
 
     task: ClassVar[str] = "translation"
@@ -42,11 +42,16 @@ class Translator(Pipeline[tuple[str, str]]):
         beam: Beam = 4,
         length_penalty: Alpha = 0.6,
         max_extra: CountOrNone = 50,
+        source_language: str = "",
+        target_language: str = "",
+        max_tokens: CountOrNone = 0,
     ) -> None:
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.beam, self.length_penalty, self.max_extra = beam, length_penalty, max_extra
+        self.max_tokens = max_tokens
+        self.source_language, self.target_language = source_language, target_language  # codes such as "en", or unknown
         self.bleu: dict[str, Any] = {}  # how sacreBLEU is to score, where not as usual: tokenize, lowercase
 
     @property
@@ -56,7 +61,14 @@ class Translator(Pipeline[tuple[str, str]]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"beam": self.beam, "length_penalty": self.length_penalty, "max_extra": self.max_extra}
+        return {
+            "beam": self.beam,
+            "length_penalty": self.length_penalty,
+            "max_extra": self.max_extra,
+            "max_tokens": self.max_tokens,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+        }
 
     @classmethod
     def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
@@ -82,64 +94,61 @@ class Translator(Pipeline[tuple[str, str]]):
     def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
         """A text translated, or each of several; keywords are those of `TranslateOptions`. An empty text stays empty."""
         several, alone = as_list(texts)
-        found = [result.translations[0].text if result.translations else "" for result in self.translations(several, options)]
-        return found[0] if alone else found
+        found = [hypotheses[0].tokens if hypotheses else [] for hypotheses in self.search(several, **options)]
+        written = [self.target_tokenizer.decode(tokens) for tokens in found]
+        return written[0] if alone else written
 
-    def translations(self, texts: Sequence[str], options: Mapping[str, Any]) -> list[Translation]:
-        """The translations of each text with their scores."""
-        o = TranslateOptions.of(**options)
-        sampling: dict[str, Any] | None = None
-        if o.sample:
-            generator = torch.Generator(self.device).manual_seed(o.seed)
-            sampling = {"temperature": o.temperature, "top_k": o.top_k, "top_p": o.top_p, "generator": generator}
-        found = self.search(texts, o.beam, o.n_best, o.length_penalty, sampling)
-        decode = self.target_tokenizer.decode
-        return [
-            Translation(text, [ScoredText(decode(best.tokens), best.score, best.log_probability) for best in hypotheses])
-            for text, hypotheses in zip(texts, found, strict=True)
-        ]
+    def translations(self, texts: Sequence[str], **options: Any) -> list[Translation]:
+        """The translations of each text with their scores; keywords are those of `TranslateOptions`."""
+        found = self.run(texts, TranslateOptions.of(**options))
+        return [result for result in found if isinstance(result, Translation)]
 
-    def run(self, inputs: Sequence[str], options: Any = None) -> Sequence[Result]:
-        return self.translations(inputs, vars(options_of(TranslateOptions, options)))
+    @property
+    def limits(self) -> Limits:
+        target = self.target_tokenizer
+        return Limits(target.bos, target.eos, target.pad, self.max_extra, max_tokens=self.max_tokens)
 
-    def search(
-        self,
-        texts: Sequence[str],
-        beam: int | None = None,
-        n_best: int = 1,
-        length_penalty: float | None = None,
-        sampling: dict[str, Any] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The `n_best` hypotheses of each text, best first; none for an empty text.
-
-        `sampling` (keys temperature, top_k, top_p, generator) samples instead of searching.
-        """
-        beam = max(self.beam if beam is None else beam, n_best)
-        alpha = self.length_penalty if length_penalty is None else length_penalty
-        found: list[list[Hypothesis]] = [[] for _ in texts]
-        encoded = self.encode_sources(texts)
+    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+        """One sentence for each text, or with sampling `n_best` of them; none for an empty text."""
+        o = options_of(TranslateOptions, options)
+        n_best = 1 if o.sample else o.n_best
+        beam = max(self.beam if o.beam is None else o.beam, n_best)
+        alpha = self.length_penalty if o.length_penalty is None else o.length_penalty
+        encoded = self.encode_sources(inputs)
         for index, ids in enumerate(encoded):
             if len(ids) > self.longest_source:
                 limit = f"at most {self.longest_source:,} at a time"
                 raise InputError(f"a text of {len(ids):,} tokens is too long: {limit}; split it into sentences", index)
-        check_beam(self.model.config, beam, 2 * max(map(len, encoded), default=0) + self.max_extra)
-        order = sorted((i for i, text in enumerate(texts) if text.strip()), key=lambda i: len(encoded[i]))
-        limits = Limits(self.target_tokenizer.bos, self.target_tokenizer.eos, self.target_tokenizer.pad, self.max_extra)
-        with self.working():
-            for batch in by_budget(order, [len(ids) + 1 for ids in encoded], BATCH_TOKENS // beam):
-                rows = [np.array(encoded[i], dtype=np.uint32) for i in batch]
-                source, mask = frame(rows, self.special.source_pad, None, self.special.source_eos)
-                source, mask = source.to(self.device), mask.to(self.device)
-                if sampling is not None:
-                    draws = [sample(self.model, source, mask, limits, **sampling) for _ in range(n_best)]
-                    results = [sorted(drawn, key=lambda h: -h.score) for drawn in zip(*draws, strict=True)]
-                elif beam == 1:
-                    results = [[hypothesis] for hypothesis in greedy_search(self.model, source, mask, limits)]
-                else:
-                    results = beam_search(self.model, source, mask, limits, beam, alpha, n_best)
-                for i, result in zip(batch, results, strict=True):
-                    found[i] = result
-        return found
+        longest = max(map(len, encoded), default=0)
+        check_beam(self.model.config, beam, longest + self.limits.longest(longest))
+        draws = (
+            [Sampling(o.temperature, o.top_k, o.top_p, f"{o.seed}/{draw}") for draw in range(o.n_best)] if o.sample else [None]
+        )
+        width = 0 if o.sample or beam == 1 else beam
+        first, limits = self.target_tokenizer.bos, self.limits
+        return [
+            [Sentence(ids, first, limits.longest(len(ids) + 1), width, alpha, n_best, draw) for draw in draws if text.strip()]
+            for text, ids in zip(inputs, encoded, strict=True)
+        ]
+
+    def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:
+        """Sources of similar length, each with its end."""
+        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source))
+        for batch in by_budget(order, [len(sentence.source) + 1 for sentence in sentences], BATCH_TOKENS):
+            rows = [np.array(sentences[i].source, dtype=np.uint32) for i in batch]
+            source, mask = frame(rows, self.special.source_pad, None, self.special.source_eos)
+            yield source.to(self.device), mask.to(self.device), [sentences[i] for i in batch]
+
+    def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
+        found = sorted((h for sentence in sentences for h in sentence.hypotheses), key=lambda h: -h.score)
+        decode = self.target_tokenizer.decode
+        return [Translation(given, [ScoredText(decode(best.tokens), best.score, best.log_probability) for best in found])]
+
+    def search(self, texts: Sequence[str], **options: Any) -> list[list[Hypothesis]]:
+        """The hypotheses of each text, best first; none for an empty text. Keywords are those of `TranslateOptions`."""
+        each = self.sentences(texts, TranslateOptions.of(**options))
+        self.decode(sentence for sentences in each for sentence in sentences)
+        return [[h for sentence in sentences for h in sentence.hypotheses] for sentences in each]
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text to be read."""
@@ -169,7 +178,7 @@ class Translator(Pipeline[tuple[str, str]]):
         """exp of the mean negative log-likelihood of a target token."""
         found = self.log_likelihoods(pairs)
         loss = -sum(total for total, _ in found) / max(1, sum(tokens for _, tokens in found))
-        return math.exp(min(loss, 700.0))
+        return perplexity(loss)
 
     def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
         return list(ParallelFiles(path).read(drops))
@@ -185,7 +194,7 @@ class Translator(Pipeline[tuple[str, str]]):
     def scores(self, examples: Sequence[tuple[str, str]], outputs: Sequence[Any]) -> dict[str, Any]:
         loss = -sum(row[1] for row in outputs) / max(1, sum(row[2] for row in outputs))
         own = self.text_scores([row[0] for row in outputs], [target for _, target in examples])
-        return {**own, "loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        return {**own, "loss": loss, "perplexity": perplexity(loss)}
 
     def text_scores(self, written: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
         """The metrics of this job."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -13,19 +13,22 @@ import torch
 from heedful.data.drops import Drops
 from heedful.data.text import blocks_of
 from heedful.data.text_windows import TextWindow, text_windows
-from heedful.decoding.search import Hypothesis, Limits, beam_search, greedy_search, sample
+from heedful.decoding.batching import Encoded
+from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
+from heedful.evaluation.perplexity import perplexity
 from heedful.jobs.options import GenerateOptions
-from heedful.jobs.results import Continuation
+from heedful.jobs.results import Continuation, Result
 from heedful.models.gpt import GPT
 from heedful.nn.fast.loss import label_smoothed_loss
+from heedful.pipelines.decoder import DecoderPipeline
 from heedful.pipelines.memory import check_beam
-from heedful.pipelines.pipeline import Pipeline, as_list, options_of
+from heedful.pipelines.pipeline import as_list, options_of
 from heedful.text import Tokenizer
 
 BATCH = 32  # prompts, or windows of a text, at one time
 
 
-class Writer(Pipeline[TextWindow]):
+class Writer(DecoderPipeline[TextWindow]):
     """Writes with a GPT. A document begins after the end token of the one before it."""
 
     task: ClassVar[str] = "language-model"
@@ -53,46 +56,45 @@ class Writer(Pipeline[TextWindow]):
         At most `length` tokens, up to the end of the document: sampled, or with `beam` (1 is greedy) searched for.
         """
         several, alone = as_list(prompts)
-        found = [result.text for result in self.run(several, GenerateOptions.of(**options))]
+        found = [self.tokenizer.decode(best.tokens) for best in self.search(several, **options)]
         return found[0] if alone and len(found) == 1 else found
 
-    def run(self, inputs: Sequence[str], options: GenerateOptions | None = None) -> list[Continuation]:
-        """`options.count` continuations of each prompt, one after the other."""
-        o = options_of(GenerateOptions, options)
-        prompts = [prompt for prompt in inputs for _ in range(o.count)]
-        generator = torch.Generator(self.device).manual_seed(o.seed)
-        sampling = {"temperature": o.temperature, "top_k": o.top_k, "top_p": o.top_p, "generator": generator}
-        found = self.search(prompts, o.length, o.beam, None if o.beam else sampling)
-        return [Continuation(prompt, self.tokenizer.decode(best.tokens)) for prompt, best in zip(prompts, found, strict=True)]
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.tokenizer.bos, self.tokenizer.eos, self.tokenizer.pad, beyond_source=False)
 
-    def search(
-        self, prompts: Sequence[str], length: int, beam: int = 1, sampling: dict[str, Any] | None = None
-    ) -> list[Hypothesis]:
-        """The best continuation of each prompt; `sampling` (keywords of `sample`) samples instead of searching."""
-        tokenizer = self.tokenizer
-        limits = Limits(tokenizer.bos, tokenizer.eos, tokenizer.pad, length, beyond_source=False)
-        encoded = [[tokenizer.eos, *ids] for ids in tokenizer.encode_batch(prompts)]
-        by_length: dict[int, list[int]] = defaultdict(list)
-        for index, ids in enumerate(encoded):
-            by_length[len(ids)].append(index)
-        found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * len(prompts)
-        check_beam(self.model.config, beam, self.model.config.context)
-        for same in by_length.values():  # a GPT reads no padding
-            for start in range(0, len(same), BATCH):
-                rows = same[start : start + BATCH]
-                read = torch.tensor([encoded[i] for i in rows], device=self.device)
-                source, first = read[:, :-1], read[:, -1]
-                mask = torch.ones_like(source, dtype=torch.bool)
-                with self.working():
-                    if sampling is not None:
-                        results = sample(self.model, source, mask, limits, **sampling, first=first)
-                    elif beam == 1:
-                        results = greedy_search(self.model, source, mask, limits, first)
-                    else:
-                        results = [best[0] for best in beam_search(self.model, source, mask, limits, beam, 0.0, first=first)]
-                for i, result in zip(rows, results, strict=True):
-                    found[i] = result
+    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+        """`options.count` sentences for each prompt. A document begins after the end token of the one before it."""
+        o = options_of(GenerateOptions, options)
+        check_beam(self.model.config, max(1, o.beam), self.model.config.context)
+        beam = o.beam if o.beam > 1 else 0
+        draws = [None if o.beam else Sampling(o.temperature, o.top_k, o.top_p, f"{o.seed}/{draw}") for draw in range(o.count)]
+        found = []
+        for ids in self.tokenizer.encode_batch(inputs):
+            *source, first = self.tokenizer.eos, *ids
+            found.append([Sentence(source, first, o.length, beam, 0.0, sampling=draw) for draw in draws])
         return found
+
+    def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:
+        """Prompts of one length: a GPT reads no padding."""
+        by_length: dict[int, list[Sentence]] = defaultdict(list)
+        for sentence in sentences:
+            by_length[len(sentence.source)].append(sentence)
+        for length, same in by_length.items():
+            for start in range(0, len(same), BATCH):
+                together = same[start : start + BATCH]
+                source = torch.tensor([sentence.source for sentence in together], dtype=torch.long, device=self.device)
+                source = source.view(len(together), length)
+                yield source, torch.ones_like(source, dtype=torch.bool), together
+
+    def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
+        return [Continuation(given, self.tokenizer.decode(sentence.hypotheses[0].tokens)) for sentence in sentences]
+
+    def search(self, prompts: Sequence[str], **options: Any) -> list[Hypothesis]:
+        """The continuations of each prompt. Keywords are those of `GenerateOptions`."""
+        each = self.sentences(prompts, GenerateOptions.of(**options))
+        self.decode(sentence for sentences in each for sentence in sentences)
+        return [sentence.hypotheses[0] for sentences in each for sentence in sentences]
 
     def read_examples(self, path: Path, drops: Drops) -> list[TextWindow]:
         return text_windows("".join(blocks_of(path)), self.tokenizer, self.model.config.context)
@@ -116,7 +118,7 @@ class Writer(Pipeline[TextWindow]):
         loss = nll / max(1, tokens)
         return {
             "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "perplexity": perplexity(loss),
             "bits_per_byte": nll / math.log(2) / max(1.0, size),
         }
 

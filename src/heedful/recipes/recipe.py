@@ -8,33 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tomli_w
-from annotated_types import Interval
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
 from heedful.jobs.data import PairSettings
-from heedful.jobs.registry import JOBS, PAIRED, TRAINABLE, Job
+from heedful.jobs.registry import FILES, JOBS, PAIRED, TRAINABLE, DataSettings, Job
 from heedful.models import config_class
+from heedful.models.bert import BertConfig
 from heedful.models.presets import PRESETS, Preset, find_preset
-from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
+from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings, muon_is_possible
 from heedful.runtime.files import os_error_sentence
-from heedful.settings import from_json, from_text, hints
+from heedful.settings import Hint, Json, Values, from_json, from_text, hints
+
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
+
+T = TypeVar("T")
 
 FOLDER = Path(__file__).parent
-WRITERS = (*PAIRED, "gpt")  # kinds that write text
-SECTIONS: dict[str, Any] = {"tokenizer": TokenizerSettings, "training": TrainingSettings, "decoding": DecodingSettings}
+SECTIONS: dict[str, type] = {"tokenizer": TokenizerSettings, "training": TrainingSettings, "decoding": DecodingSettings}
 ORDER = ("data", "tokenizer", "model", "training", "decoding")
 TOP = ("name", "about", "task")
-# Settings of the model section that are not settings of a model: how it comes about.
+# Settings of the model section that say where a model comes from.
 ORIGIN = {"kind": str, "preset": str, "pretrained": str}
-FILES = ("source", "valid_source", "test_source", "train", "valid", "test")
 ALIASES = {"multi30k": "translation"}  # the name under which the comparison with published models is reproduced
-# What may be chosen anew for a model that goes on from pre-trained weights; its shape is settled.
+# What may be changed in a pre-trained model; its shape is fixed.
 KEPT = ("dropout", "attention_dropout", "pooling")
 
 
@@ -45,17 +48,17 @@ class Recipe:
     name: str
     about: str = ""
     task: str = "translation"
-    data: Any = field(default_factory=PairSettings)  # the settings class of the task
+    data: Any = field(default_factory=PairSettings)  # one of DataSettings; which one depends on the task
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    model: dict[str, Any] = field(default_factory=dict)  # settings of the model, kind and preset, which is worked in
+    model: Values = field(default_factory=dict)  # its settings, those of its preset included, and ORIGIN
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
 
-    def sections(self) -> dict[str, dict[str, Any]]:
+    def sections(self) -> dict[str, Values]:
         """Section → setting → value."""
         return {name: self.model if name == "model" else dataclasses.asdict(getattr(self, name)) for name in ORDER}
 
-    def flat(self) -> dict[str, Any]:
+    def flat(self) -> Values:
         """`{"data.source": …, "model.heads": …}`"""
         return {f"{name}.{key}": value for name, values in self.sections().items() for key, value in values.items()}
 
@@ -96,83 +99,121 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     return resolve(raw, overrides, own_name)
 
 
-def resolve(raw: Mapping[str, Any], overrides: Iterable[str] = (), name: str = "recipe") -> Recipe:
+def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = "recipe") -> Recipe:
     """Check and layer a recipe's content and overrides."""
-    job = _job_of(raw)
+    job, sections = _job_and_sections(raw)
     written = _split_overrides(overrides)
-    own_kind, kind, preset_name = _kind_and_preset(raw.get("model", {}), written["model"], job)
+    own_kind, kind, preset_name = _kind_and_preset(sections["model"], written["model"], job)
     preset = find_preset(preset_name)
-    given = _values(raw, job, own_kind, from_json)
-    asked = _values(written, job, kind, from_text)
-    if kind != own_kind:  # what a recipe says of one kind of model mostly means nothing to another
+    layers = Layers(_values(sections, job, own_kind, from_json), _values(written, job, kind, from_text))
+    if kind != own_kind:  # what a recipe says about one kind of model mostly means nothing to another
         known = _known(job, kind)["model"]
-        given["model"] = {key: value for key, value in given["model"].items() if key in known and key not in preset.model}
-
-    def layer(section: str, of_preset: Mapping[str, Any]) -> dict[str, Any]:
-        named = "preset" in written["model"]  # a preset of the command line beats the recipe
-        below = [given[section], of_preset] if named else [of_preset, given[section]]
-        return {**below[0], **below[1], **asked[section]}
-
-    shape = {key: value for key, value in preset.model.items() if key not in job.fixed}
-    model = {**layer("model", shape), "kind": kind, "preset": preset_name}
-    if kind in PAIRED and "tie" not in model:
-        joint = layer("tokenizer", {}).get("joint", TokenizerSettings.joint)
-        model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
-    if model.setdefault("pretrained", ""):
-        # What a recipe says of a fresh model does not count, but what it says beside its own `pretrained` does.
-        model = _from_pretrained(model, (given["model"] if raw.get("model", {}).get("pretrained") else {}) | asked["model"])
-    data = layer("data", {})
-    if any(data.get(key) for key in FILES) and "generate" not in asked["data"]:
-        data["generate"] = ""  # the user's own files take the place of the recipe's default
-    training = {"metric": job.metrics[0], **layer("training", preset.training)}
-    training["metric"] = training["metric"] or job.metrics[0]
-    if "steps" in asked["training"] and "warmup" not in asked["training"]:  # a short training must reach its peak, too
-        warmup = training.get("warmup", TrainingSettings.warmup)
-        training["warmup"] = min(warmup, max(1, training["steps"] // 10))
-    if training.get("optimizer") == "muon" and "optimizer" not in asked["training"] and _without_muon(training, kind):
-        training["optimizer"] = "adam"
+        own = layers.recipe["model"].items()
+        layers.recipe["model"] = {key: value for key, value in own if key in known and key not in preset.model}
     recipe = Recipe(
         str(raw.get("name", name)),
         str(raw.get("about", "")),
         job.name,
-        job.data(**data),
-        TokenizerSettings(**layer("tokenizer", {})),
-        model,
-        TrainingSettings(**training),
-        DecodingSettings(**layer("decoding", {})),
+        _data(layers, job),
+        TokenizerSettings(**layers.values("tokenizer")),
+        _model(layers, job, kind, preset_name),
+        _training(layers, job, kind, preset),
+        DecodingSettings(**layers.values("decoding")),
     )
-    _check_together(recipe, job)
+    job.check_data(recipe.data)
+    job.check_metric(recipe.training.metric)
+    recipe.training.check_model(kind, recipe.tokenizer)
+    recipe.tokenizer.check_tie(recipe.model.get("tie"))
+    if not recipe.model["pretrained"]:
+        config = smallest_config(recipe)  # checks every other setting of the model before any work is done
+        if isinstance(config, BertConfig):
+            config.check_length(recipe.data.max_length, "data.max_length")
     return recipe
 
 
-def model_settings(recipe: Recipe) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Layers:
+    """The values that a recipe and the command line set: section → setting → value."""
+
+    recipe: dict[str, Values]
+    command: dict[str, Values]
+
+    def values(self, section: str, preset: Values | None = None) -> Values:
+        """One section. A preset that is named on the command line beats the recipe; any other lies below it."""
+        below = [preset or {}, self.recipe[section]]
+        if "preset" in self.command["model"]:
+            below.reverse()
+        return {**below[0], **below[1], **self.command[section]}
+
+
+def _data(layers: Layers, job: Job) -> DataSettings:
+    data = layers.values("data")
+    if any(data.get(key) for key in FILES) and "generate" not in layers.command["data"]:
+        data["generate"] = ""  # the user's own files replace the recipe's default
+    return job.data(**data)
+
+
+def _model(layers: Layers, job: Job, kind: str, preset_name: str) -> Values:
+    shape = {key: value for key, value in find_preset(preset_name).model.items() if key not in job.fixed}
+    model = {**layers.values("model", shape), "kind": kind, "preset": preset_name}
+    if kind in PAIRED and "tie" not in model:
+        joint = layers.values("tokenizer").get("joint", TokenizerSettings.joint)
+        model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
+    if not model.setdefault("pretrained", ""):
+        return model
+    # A pre-trained model decides the shape: what a recipe says about a fresh model does not count, but what it says beside
+    # its own `pretrained` does.
+    chosen = {**(layers.recipe["model"] if layers.recipe["model"].get("pretrained") else {}), **layers.command["model"]}
+    fixed = [key for key in chosen if key not in (*KEPT, *ORIGIN)]
+    if fixed:
+        raise UsageError(f"model.{fixed[0]} cannot be changed: model.pretrained={model['pretrained']} decides it")
+    return {key: value for key, value in model.items() if key in ORIGIN or (key in KEPT and key in chosen)}
+
+
+def _training(layers: Layers, job: Job, kind: str, preset: Preset) -> TrainingSettings:
+    values, asked = layers.values("training", preset.training), layers.command["training"]
+    settings = TrainingSettings(**{**values, "metric": values.get("metric") or job.metrics[0]})
+    if "steps" in asked and "warmup" not in asked:  # a short training must reach its peak, too
+        settings = replace(settings, warmup=min(settings.warmup, max(1, settings.steps // 10)))
+    if settings.optimizer == "muon" and "optimizer" not in asked and not muon_is_possible(kind, settings.shard):
+        settings = replace(settings, optimizer="adam")
+    return settings
+
+
+def model_settings(recipe: Recipe) -> Values:
     """The recipe's model section as keyword arguments of the model's config."""
     return {key: value for key, value in recipe.model.items() if key not in ORIGIN}
 
 
-def smallest_config(recipe: Recipe) -> Any:
+def smallest_config(recipe: Recipe) -> ModelConfig:
     """The settings of the recipe's model for the smallest data there could be."""
     job = JOBS[recipe.task]
     smallest = {
         "source_vocab": 8, "target_vocab": 8, "vocab": 8, "classes": 0 if job.head == "pretraining" else 2, "head": job.head,
         "image_size": getattr(recipe.data, "size", None), "channels": getattr(recipe.data, "channels", None),
     }  # fmt: skip
-    return config_class(recipe.model["kind"])(**{key: smallest[key] for key in job.fixed}, **model_settings(recipe))
+    config: ModelConfig = config_class(recipe.model["kind"])(
+        **{key: smallest[key] for key in job.fixed}, **model_settings(recipe)
+    )
+    return config
 
 
-def _job_of(raw: Mapping[str, Any]) -> Job:
-    """The job a recipe names; its sections and other names are known ones."""
+def _job_and_sections(raw: Mapping[str, Json]) -> tuple[Job, dict[str, Mapping[str, Json]]]:
+    """The job a recipe names and its sections; an error for a name that no recipe has."""
+    sections: dict[str, Mapping[str, Json]] = {section: {} for section in ORDER}
     for key, value in raw.items():
-        if key in ORDER and not isinstance(value, dict):
-            raise UsageError(f"[{key}] must be a section")
-        if key not in (*ORDER, *TOP):
+        if key in ORDER:
+            if not isinstance(value, dict):
+                raise UsageError(f"[{key}] must be a section")
+            sections[key] = value
+        elif key not in TOP:
             raise UsageError(f"there is no section '{key}'{did_you_mean(key, (*ORDER, *TOP))}")
-        if key in TOP and not isinstance(value, str):
+        elif not isinstance(value, str):
             raise UsageError(f"{key} must be text, not {str(value)[:60]}")
-    task = raw.get("task", "translation")
+    task = str(raw.get("task", "translation"))
     if task not in TRAINABLE:
         raise UsageError(f"there is no task '{task}'{did_you_mean(task, TRAINABLE)}")
-    return TRAINABLE[task]
+    return TRAINABLE[task], sections
 
 
 def _split_overrides(overrides: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -189,24 +230,23 @@ def _split_overrides(overrides: Iterable[str]) -> dict[str, dict[str, str]]:
     return written
 
 
-def _kind_and_preset(raw: Mapping[str, Any], asked: Mapping[str, str], job: Job) -> tuple[str, str, str]:
+def _kind_and_preset(raw: Mapping[str, Json], asked: Mapping[str, str], job: Job) -> tuple[str, str, str]:
     """The kind of model the recipe describes, the kind that is wanted, and the preset."""
-    for key in ORIGIN:
-        from_json(f"model.{key}", str, raw.get(key, ""))
-    own_kind = raw.get("kind") or find_preset(raw.get("preset", job.preset)).kind
+    own: dict[str, str] = {key: from_json(f"model.{key}", str, raw[key]) for key in ORIGIN if key in raw}
+    own_kind = own.get("kind") or find_preset(own.get("preset", job.preset)).kind
     kind = asked.get("kind") or (find_preset(asked["preset"]).kind if asked.get("preset") else own_kind)
     for name in (own_kind, kind):
         if name not in job.kinds:
             raise UsageError(f"model.kind must be {' or '.join(job.kinds)} for {job.name}, not '{name}'")
     default = job.preset if find_preset(job.preset).kind == kind else next(p for p in PRESETS if PRESETS[p].kind == kind)
-    preset_name = asked.get("preset") or (raw.get("preset", default) if kind == own_kind else default)
+    preset_name = asked.get("preset") or (own.get("preset", default) if kind == own_kind else default)
     if find_preset(preset_name).kind != kind:
         raise UsageError(f"preset '{preset_name}' is of the kind {find_preset(preset_name).kind}, not {kind}")
     return own_kind, kind, preset_name
 
 
-def preset_training(overrides: Iterable[str], recipe: Recipe) -> dict[str, Any]:
-    """What a preset named on the command line brings for training: people who ask for a shape may not expect it."""
+def preset_training(overrides: Iterable[str], recipe: Recipe) -> Values:
+    """The training settings that a preset named on the command line sets: people who ask for a shape may not expect them."""
     written = _split_overrides(overrides)
     preset: Preset = PRESETS[recipe.model["preset"]]
     if "preset" not in written["model"]:
@@ -214,66 +254,20 @@ def preset_training(overrides: Iterable[str], recipe: Recipe) -> dict[str, Any]:
     return {f"training.{key}": value for key, value in preset.training.items() if key not in written["training"]}
 
 
-def _known(job: Job, kind: str) -> dict[str, Mapping[str, Any]]:
+def _known(job: Job, kind: str) -> dict[str, Mapping[str, Hint]]:
     """Section → setting → type."""
     model = {key: hint for key, hint in hints(config_class(kind)).items() if key not in job.fixed} | ORIGIN
     rest = {section: hints(settings) for section, settings in {"data": job.data, **SECTIONS}.items()}
     return {"model": model, **rest}
 
 
-def _values(raw: Mapping[str, Any], job: Job, kind: str, read: Any) -> dict[str, dict[str, Any]]:
+def _values(raw: Mapping[str, Mapping[str, T]], job: Job, kind: str, read: Callable[[str, Hint, T], Any]) -> dict[str, Values]:
     """Every value of every section, checked by its field; `read` is `from_json` or `from_text`."""
     known = _known(job, kind)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Values] = {}
     for section in ORDER:
-        for key in raw.get(section, {}):
+        for key in raw[section]:
             if key not in known[section]:
                 raise UsageError(f"there is no setting '{section}.{key}'{did_you_mean(key, known[section])}")
-        found[section] = {
-            key: read(f"{section}.{key}", known[section][key], value) for key, value in raw.get(section, {}).items()
-        }
+        found[section] = {key: read(f"{section}.{key}", known[section][key], value) for key, value in raw[section].items()}
     return found
-
-
-def _from_pretrained(model: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """The model section of a recipe that goes on from a model directory, which decides the shape."""
-    fixed = [key for key in asked if key not in (*KEPT, *ORIGIN)]
-    if fixed:
-        raise UsageError(f"model.{fixed[0]} cannot be changed: model.pretrained={model['pretrained']} decides it")
-    return {key: value for key, value in model.items() if key in ORIGIN or (key in KEPT and key in asked)}
-
-
-def _without_muon(training: Mapping[str, Any], kind: str) -> bool:
-    """Whether Muon cannot be used: it needs the whole matrices of Transformer layers."""
-    return bool(training.get("shard")) or kind == "recurrent"
-
-
-def _check_together(recipe: Recipe, job: Job) -> None:
-    """What depends on more than one setting, or on the job."""
-    training, tokenizer, data, model = recipe.training, recipe.tokenizer, recipe.data, recipe.model
-    kind = model["kind"]
-    flat = recipe.flat()
-    for key, allowed in {"training.metric": job.metrics, "data.generate": ("", job.generate)}.items():
-        if flat[key] not in allowed:
-            raise UsageError(f"{key} must be one of {', '.join(a for a in allowed if a)}, not '{flat[key]}'")
-    if data.generate and any(flat.get(f"data.{key}") for key in FILES):
-        raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
-    if training.r_drop and kind not in WRITERS:
-        raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {kind}")
-    if training.optimizer == "muon" and _without_muon(vars(training), kind):
-        raise UsageError("training.optimizer=muon needs the whole matrices of layers: no training.shard, no recurrent model")
-    if training.bpe_dropout and (kind not in PAIRED or tokenizer.kind != "bpe"):
-        raise UsageError(
-            "training.bpe_dropout undoes merges of BPE: it is for translation and summarization with tokenizer.kind=bpe"
-        )
-    if model.get("tie") == "all" and not tokenizer.joint:
-        raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
-    for side in ("", "valid_", "test_"):
-        if flat.get(f"data.{side}target") and not flat[f"data.{side}source"]:
-            raise UsageError(f"data.{side}target is given without data.{side}source")
-    if kind == "bert":  # room for the special tokens, a question and a passage
-        from_json("data.max_length", Annotated[int, Interval(ge=8)], data.max_length)
-        if data.max_length > model.get("max_positions", data.max_length):
-            raise UsageError(f"data.max_length {data.max_length} is more than model.max_positions {model['max_positions']}")
-    if not model["pretrained"]:
-        smallest_config(recipe)  # checks every other setting of the model before any work is done

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
+from heedful.errors import UsageError
+from heedful.jobs.registry import PAIRED, WRITERS
 from heedful.settings import Count, CountOrNone, Share, setting
 
 
@@ -14,13 +16,18 @@ from heedful.settings import Count, CountOrNone, Share, setting
 class TokenizerSettings:
     """How text becomes tokens."""
 
-    kind: Literal["bpe", "wordpiece", "char", "byte"] = setting(
-        "bpe", "`bpe` (over bytes: any text comes back exactly), `wordpiece`, `char`, `byte`"
+    kind: Literal["bpe", "wordpiece", "char", "byte", "word"] = setting(
+        "bpe", "`bpe` (over bytes: any text comes back exactly), `wordpiece`, `char`, `byte`, `word` (between spaces)"
     )
     size: Annotated[int, Interval(ge=8, le=10_000_000)] = setting(8000, "tokens in the vocabulary, special tokens included")
     joint: bool = setting(True, "one vocabulary for both languages of a pair, or one each")
     file: str = setting("", "a ready-made `tokenizer.json` (Hugging Face) or BERT `vocab.txt` instead of training one")
     sample: Count = setting(2_000_000, "pairs, lines or texts a vocabulary is learned from, at most")
+
+    def check_tie(self, tie: str | None) -> None:
+        """Raise an error if the model ties embeddings that do not have the same vocabulary."""
+        if tie == "all" and not self.joint:
+            raise UsageError("model.tie=all needs one vocabulary for both languages; use tie=target or tokenizer.joint=true")
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class TrainingSettings:
     batch_tokens: Annotated[int, Interval(ge=1, le=2**31)] = setting(
         4096, "padded tokens of the longer side (patches, for images) per batch, over all workers"
     )
-    batch_examples: CountOrNone = setting(0, "at most so many examples per batch; 0 sets no limit")
+    batch_examples: CountOrNone = setting(0, "most examples per batch; 0 sets no limit")
     accumulate: Annotated[int, Interval(ge=1, le=100_000)] = setting(1, "batches whose gradients make one step")
     workers: CountOrNone = setting(0, "processes; 0 picks by a short trial")
     shard: bool = setting(False, "every process holds a part of the weights (FSDP2), for models that do not fit into one")
@@ -59,6 +66,10 @@ class TrainingSettings:
     metric: str = setting("", "what makes a checkpoint the best; empty is the job's usual one, such as `bleu`")
     patience: CountOrNone = setting(0, "validations without a new best before stopping; 0 never stops early")
     checkpoint_every: Count = setting(500, "steps between checkpoints")
+    history: CountOrNone = setting(
+        0,
+        "steps between weights that are kept for good, to see later how the model came to be (`heedful page`); 0 keeps none",
+    )
     average: Annotated[int, Interval(ge=1, le=10_000)] = setting(
         5, "the final weights are the mean of this many last checkpoints"
     )
@@ -70,6 +81,22 @@ class TrainingSettings:
     r_drop_from: Share = setting(0.0, "share of the steps after which R-Drop begins")
     log_every: Count = setting(50, "steps between lines of the log")
 
+    def check_model(self, kind: str, tokenizer: TokenizerSettings) -> None:
+        """Raise an error if something is switched on that a model of this kind cannot be trained with."""
+        if self.r_drop and kind not in WRITERS:
+            raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {kind}")
+        if self.optimizer == "muon" and not muon_is_possible(kind, self.shard):
+            raise UsageError("training.optimizer=muon needs the whole matrices of layers: no training.shard, no recurrent model")
+        if self.bpe_dropout and (kind not in PAIRED or tokenizer.kind != "bpe"):
+            raise UsageError(
+                "training.bpe_dropout undoes merges of BPE: it is for translation and summarization with tokenizer.kind=bpe"
+            )
+
+
+def muon_is_possible(kind: str, shard: bool) -> bool:
+    """Whether Muon can be used: it needs the whole matrices of Transformer layers."""
+    return not shard and kind != "recurrent"
+
 
 @dataclass(frozen=True)
 class DecodingSettings:
@@ -78,4 +105,5 @@ class DecodingSettings:
     beam: Annotated[int, Interval(ge=1, le=1000)] = setting(4, "beam width; 1 is greedy")
     length_penalty: Annotated[float, Interval(ge=0, le=10)] = setting(0.6, "the α of beam search: larger favours longer outputs")
     max_extra: Annotated[int, Interval(ge=0, le=1_000_000)] = setting(50, "longest output: input length + this")
+    max_tokens: CountOrNone = setting(0, "longest output, however long its input is; 0 sets no such limit")
     validation_beam: Annotated[int, Interval(ge=1, le=1000)] = setting(1, "beam while training, where speed matters more")

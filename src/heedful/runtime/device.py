@@ -54,6 +54,18 @@ def memory_of_machine() -> int:
     return found
 
 
+def available_memory() -> int:
+    """Bytes of memory that are free now, without what other processes could be made to give up."""
+    free = memory_of_machine()
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = min(free, 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
+    with suppress(OSError, ValueError):
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("max", "current"))
+        free = min(free, limit - used)
+    return max(0, free)
+
+
 def keep_few_kernels() -> None:
     """Limit the cache of kernels that oneDNN compiles for every new shape of a bf16 product.
 

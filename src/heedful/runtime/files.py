@@ -1,5 +1,4 @@
-"""Files and directories that are whole or not there, whatever happens while they are written; and errors of the file system
-in words."""
+"""Files and directories that are complete or absent, even if writing is interrupted; and file-system errors as sentences."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from heedful.errors import HeedfulError
+from heedful.settings import Json
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NAME_SHOWN = 80  # characters of a name that is too long to be shown whole
@@ -49,10 +48,11 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(finite(value), ensure_ascii=False, indent=1) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; an error that names it when it holds none."""
+def read_json(path: Path) -> Json:
+    """The content of a JSON file; an error that names the file if it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content: Json = json.loads(path.read_text(encoding="utf-8"))
+        return content
     except RecursionError as error:
         raise HeedfulError(f"{path} is not JSON that can be read: it is nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -63,7 +63,7 @@ def read_json(path: Path) -> Any:
         raise HeedfulError(os_error_sentence(error)) from error
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> object:
     """The same value as strict JSON can hold it: a number that is not finite becomes null."""
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
@@ -125,8 +125,8 @@ def sync(path: Path) -> None:
 
 
 def error_number(error: BaseException) -> int | None:
-    """The number of an error of the operating system, or None; safetensors puts it into its text, NumPy tells how much was
-    written of what it wanted to."""
+    """The number of an operating-system error, or None. safetensors puts it into its message; NumPy reports only that it
+    wrote less than requested, which means a full disk."""
     if isinstance(error, OSError):
         return errno.ENOSPC if error.errno is None and "requested and" in str(error) else error.errno
     found = re.search(r"\(os error (\d+)\)", str(error)) if isinstance(error, Exception) else None

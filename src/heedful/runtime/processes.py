@@ -17,13 +17,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from heedful.errors import HeedfulError
+
+T = TypeVar("T")
 
 TIMEOUT = timedelta(hours=6)  # of collective operations: the first process may prepare a large corpus while the others wait
 
@@ -46,11 +48,11 @@ class Processes:
                 dist.all_reduce(tensor)
         return tensor
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: T) -> list[T]:
         """All-gather: the value of every process, in order of rank."""
         if self.world == 1:
             return [value]
-        values: list[Any] = [None] * self.world
+        values = [value] * self.world
         with explained():
             dist.all_gather_object(values, value)
         return values
@@ -208,11 +210,6 @@ def _use_loopback() -> None:
     names = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
     if names:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def most_workers(device: torch.device) -> int:

@@ -1,10 +1,9 @@
-"""What a person sees while work goes on: a live bar in a terminal, plain lines anywhere else."""
+"""Progress display: a live bar in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -13,7 +12,7 @@ PLAIN_SECONDS = 10.0  # between two plain lines about the same work
 
 
 class Screen:
-    """Says what happens and how far it is."""
+    """Shows messages and progress."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, emoji=False)
@@ -29,7 +28,7 @@ class Screen:
         self._try(lambda: self.console.print(text, markup=False, soft_wrap=not self.live))
 
     def _try(self, show: Callable[[], object]) -> None:
-        """Show something; when nobody can see it any more (a closed terminal or pipe, a full disk) work goes on in silence."""
+        """Show something; if that is no longer possible (a closed terminal or pipe, a full disk), continue silently."""
         try:
             show()
         except OSError:
@@ -44,7 +43,7 @@ class Screen:
             nonlocal done
             done += more
             if self.bar is not None and self.task is not None:
-                self._update(completed=done)
+                self._update(lambda bar, task: bar.update(task, completed=done))
             elif time.monotonic() - max(started, self.last) > PLAIN_SECONDS:
                 self.last = time.monotonic()
                 self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
@@ -55,20 +54,20 @@ class Screen:
         """Move the bar of training; plain lines come with `report` alone."""
         if self.live and self.label != "training":
             self._begin("training", steps)
-        self._update(completed=step)
+        self._update(lambda bar, task: bar.update(task, completed=step))
 
     def report(self, step: int, steps: int, loss: float, rate: float, unit: str, seconds_left: float) -> None:
-        """How training goes: loss, tokens (or what else it learns from) a second, time to go."""
+        """How training goes: loss, tokens (or other units) per second, time left."""
         note = f"loss {loss:.3f}  {rate:,.0f} {unit}/s  {duration(seconds_left)} left"
         if self.bar is not None:
-            self._update(note=note)
+            self._update(lambda bar, task: bar.update(task, note=note))
         else:
             self.say(f"step {step:,}/{steps:,}  {note}")
 
-    def _update(self, **values: Any) -> None:
+    def _update(self, change: Callable[[Progress, TaskID], None]) -> None:
         bar, task = self.bar, self.task
         if bar is not None and task is not None:
-            self._try(lambda: bar.update(task, **values))
+            self._try(lambda: change(bar, task))
 
     def _begin(self, label: str, total: int | None) -> None:
         self.close()

@@ -1,1 +1,1 @@
-"""Jobs as the trainer sees them: how data is prepared and dealt out, the loss, and the validation."""
+"""Jobs as the trainer sees them: how data is prepared and split into batches, the loss, and the validation."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +14,28 @@ from torch.nn.functional import cross_entropy
 from heedful.data.country_facts import write_cldr_questions
 from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.framing import segments_of
+from heedful.data.prepare import Facts
 from heedful.data.question_windows import QuestionWindow, question_windows
 from heedful.data.squad import Question, read_squad
+from heedful.data.token_store import Rows
+from heedful.jobs.data import ExampleSettings, QuestionSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.answerer import Answerer
-from heedful.tasks.encoder import EncoderBatch, EncoderTask
+from heedful.recipes import Recipe
+from heedful.tasks.encoder import EncoderBatch, LabelledTask
 from heedful.text import Tokenizer
 
 
-class AnsweringTask(EncoderTask):
+class AnsweringTask(LabelledTask):
     """Learns the first and the last token of the answer. In the store a target is (tokens of the question, first, last)."""
 
-    read: ClassVar[Reader] = staticmethod(read_squad)
-    generate: ClassVar[Maker] = staticmethod(write_cldr_questions)
+    read: ClassVar[Reader[Question]] = staticmethod(read_squad)
+    generate: ClassVar[Mapping[str, Maker]] = {"facts": lambda folder, data, seed: write_cldr_questions(folder, seed)}
     unit = "questions"
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        super().__init__(recipe, folder)
+        self.valid, self.test = ([Question.from_row(row) for row in rows] for rows in (self.valid, self.test))
 
     @property
     def classes(self) -> int:
@@ -37,8 +46,10 @@ class AnsweringTask(EncoderTask):
         return [example.context, example.question]
 
     @classmethod
-    def write(cls, examples: list[Question], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
-        def rows() -> Any:
+    def write(cls, examples: list[Question], tokenizer: Tokenizer, data: ExampleSettings, folder: Path) -> Facts:
+        assert isinstance(data, QuestionSettings)
+
+        def rows() -> Iterator[Rows]:
             questions = [(q.question, q.context) for q in examples]
             for window in question_windows(questions, tokenizer, data.max_length, data.stride):
                 text, start = examples[window.number].answers[0]
@@ -64,7 +75,7 @@ class AnsweringTask(EncoderTask):
 
 
 def answer_tokens(window: QuestionWindow, start: int, end: int) -> tuple[int, int]:
-    """The first and the last token, in the framed row, of the characters [start, end); [CLS] for an answer elsewhere."""
+    """The first and the last token, in the framed row, of the characters [start, end); [CLS] if they lie outside the window."""
     inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
     if not inside or window.offsets[0][0] > start or window.offsets[-1][1] < end:
         return 0, 0

@@ -1,9 +1,10 @@
-"""Text classification as a job for the trainer: texts with a label each."""
+"""Text classification as a job for the trainer: texts with one label each."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,25 +12,33 @@ from torch import Tensor
 from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.labelled import read_labelled
 from heedful.data.language_names import write_language_names
+from heedful.data.listops import write_listops
+from heedful.data.long_recall import write_long_recall
+from heedful.data.prepare import Facts
 from heedful.errors import HeedfulError
+from heedful.jobs.data import ClassificationSettings, ExampleSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.classifier import Classifier
-from heedful.tasks.encoder import EncoderBatch, EncoderTask
+from heedful.tasks.encoder import EncoderBatch, LabelledTask
 from heedful.text import Tokenizer
 
 
-class ClassificationTask(EncoderTask):
+class ClassificationTask(LabelledTask):
     """Learns which label a text has."""
 
-    read: ClassVar[Reader] = staticmethod(read_labelled)
-    generate: ClassVar[Maker] = staticmethod(write_language_names)
+    read: ClassVar[Reader[tuple[str, str]]] = staticmethod(read_labelled)
+    generate: ClassVar[Mapping[str, Maker]] = {
+        "languages": lambda folder, data, seed: write_language_names(folder, seed, _examples(data)),
+        "long-recall": lambda folder, data, seed: write_long_recall(folder, seed, _examples(data), data.max_length - 2),
+        "listops": lambda folder, data, seed: write_listops(folder, seed, _examples(data)),
+    }
 
     @classmethod
     def texts(cls, example: tuple[str, str]) -> list[str]:
         return [example[0]]
 
     @classmethod
-    def write(cls, examples: list[tuple[str, str]], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
+    def write(cls, examples: list[tuple[str, str]], tokenizer: Tokenizer, data: ExampleSettings, folder: Path) -> Facts:
         labels = sorted({label for _, label in examples})
         if len(labels) < 2:
             raise HeedfulError(f"every training example has the label '{labels[0]}'; at least two are needed")
@@ -48,3 +57,9 @@ class ClassificationTask(EncoderTask):
         loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         plain = loss if not smoothing else torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
         return loss, plain, len(labels)
+
+
+def _examples(data: ExampleSettings) -> int | None:
+    """How many training examples to generate; None is the corpus' own number."""
+    assert isinstance(data, ClassificationSettings)
+    return data.examples or None

@@ -1,9 +1,9 @@
-"""What the jobs of a BERT share: labelled examples, a tokenizer, framed batches."""
+"""What the jobs of a BERT share: examples, a tokenizer, framed batches."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,18 +17,19 @@ from torch import Tensor
 from heedful.data.batches import Indices, Position, deal_batches, plan_epoch
 from heedful.data.examples import Maker, Reader, held_examples, prepare_examples
 from heedful.data.framing import TensorBatch, frame
-from heedful.data.prepare import Reporter
+from heedful.data.prepare import Facts, Reporter, read_manifest
 from heedful.data.token_store import ParallelStore
-from heedful.errors import UsageError
+from heedful.jobs.data import ExampleSettings
 from heedful.jobs.registry import JOBS
+from heedful.models.bert import Bert, BertConfig
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, manifest_of, ready_files, ready_tokenizer
+from heedful.tasks.task import BatchType, Task, keep_tokenizer, kept_tokenizer, ready_files, ready_tokenizer
 from heedful.text import Tokenizer
 
 
 @dataclass(frozen=True)
 class EncoderBatch(TensorBatch):
-    """Framed rows (B, L): tokens, segments, which are real, and what is to be learned of them."""
+    """Framed rows (B, L): tokens, segments, a mask that is False at padding, and labels."""
 
     tokens: Tensor
     segments: Tensor
@@ -36,58 +37,53 @@ class EncoderBatch(TensorBatch):
     labels: Tensor
 
 
-class EncoderTask(Task):
-    """Examples whose ids stand in a store: `source` the row between [CLS] and [SEP], `target` what is to be learned."""
+class EncoderTask(Task[Bert, BatchType]):
+    """Examples in a token store: `source` is the row between [CLS] and [SEP], `target` what the job learns."""
 
-    read: ClassVar[Reader]
-    generate: ClassVar[Maker]
+    read: ClassVar[Reader[Any]]  # of the job's examples
+    generate: ClassVar[Mapping[str, Maker]]  # the corpora made on the spot, as `data.generate` names them
     masked: ClassVar[bool] = False  # whether the vocabulary needs [MASK]
+    config: BertConfig
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
         self.tokenizer = kept_tokenizer(folder)
-        self.manifest = manifest_of(folder)
+        self.manifest = read_manifest(folder)
         self.train = ParallelStore(folder)
         self.valid, self.test = held_examples(folder, "valid"), held_examples(folder, "test")
         head = JOBS[recipe.task].head
-        pooling = {} if head == "sequence" else {"pooling": "cls"}  # whatever a pre-trained model had
+        pooling = {} if head == "sequence" else {"pooling": "cls"}  # even if a pre-trained model has another
         self.config = self.model_config(vocab=self.tokenizer.size, head=head, classes=self.classes, **pooling)
-        longest, positions = recipe.data.max_length, self.config.max_positions
-        if longest > positions:  # of a pre-trained model; a fresh one was checked with its recipe
-            raise UsageError(f"data.max_length {longest} is more than the model's {positions} positions")
+        self.config.check_length(recipe.data.max_length, "data.max_length")  # a pre-trained model decides its own limit
 
     @property
     def classes(self) -> int:
         """Outputs of the head."""
         return len(self.manifest["labels"])
 
-    # What a job fills in
+    # Defined by each job
 
     @classmethod
     @abstractmethod
     def texts(cls, example: Any) -> list[str]:
-        """The texts of an example: a vocabulary is learned from them, and the first may not cross the split."""
+        """The texts of an example. A vocabulary is trained on them; examples with the same first text share a split."""
 
     @classmethod
     @abstractmethod
-    def write(cls, examples: list[Any], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
-        """Put the training examples into a store; what the manifest must know, such as `labels`."""
-
-    def labels(self, targets: list[NDArray[np.uint32]], length: int) -> Tensor:
-        """The targets of a batch as one tensor, for rows framed to `length`."""
-        return torch.from_numpy(np.stack(targets).astype(np.int64))
+    def write(cls, examples: list[Any], tokenizer: Tokenizer, data: ExampleSettings, folder: Path) -> Facts:
+        """Put the training examples into a store; returns what the manifest must know, such as `labels`."""
 
     @classmethod
     def check_examples(cls, examples: list[Any], path: str) -> None:
-        """Stop, before some are held out, when these training examples of a file cannot teach anything."""
+        """Raise an error, before some are held out, if the training examples of this file are of no use."""
 
-    # What all do alike
+    # Shared by all
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         settings = recipe.tokenizer
 
-        def write(examples: list[Any], temporary: Path) -> dict[str, Any]:
+        def write(examples: list[Any], temporary: Path) -> Facts:
             tokenizer = ready_tokenizer(recipe)
             if tokenizer is None:
                 reporter.track(f"learning a vocabulary ({settings.kind})", None)
@@ -104,22 +100,34 @@ class EncoderTask(Task):
             folder,
             reporter,
             cls.read,
-            cls.generate,
+            cls.generate.get(recipe.data.generate),
             lambda example: cls.texts(example)[0],
             write,
             cls.check_examples,
         )
 
-    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, EncoderBatch | None]]:
-        training, lengths = self.recipe.training, self.train.source.lengths
+    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, BatchType | None]]:
+        training, lengths = self.recipe.training, self.lengths
 
         def plan(epoch: int) -> Iterator[Indices]:
             return plan_epoch(lengths, lengths, training.batch_tokens, training.seed, epoch, training.batch_examples)
 
         return deal_batches(plan, self.batch, position, rank, world)
 
-    def batch(self, indices: Indices, epoch: int) -> EncoderBatch:
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each example, by which batches are made."""
+        return self.train.source.lengths
+
+    @abstractmethod
+    def batch(self, indices: Indices, epoch: int) -> BatchType:
         """Some examples of the store as tensors."""
+
+
+class LabelledTask(EncoderTask[EncoderBatch]):
+    """One text, or a question and a passage, with labels for the whole or for its tokens."""
+
+    def batch(self, indices: Indices, epoch: int) -> EncoderBatch:
         rows, targets = [self.train.source[i] for i in indices], [self.train.target[i] for i in indices]
         tokens, mask = frame(rows, self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.eos)
         return EncoderBatch(tokens, self.segments(tokens, targets), mask, self.labels(targets, tokens.size(1)))
@@ -127,3 +135,7 @@ class EncoderTask(Task):
     def segments(self, tokens: Tensor, targets: list[NDArray[np.uint32]]) -> Tensor:
         """(B, L) of a batch: one text is all segment 0."""
         return torch.zeros_like(tokens)
+
+    def labels(self, targets: list[NDArray[np.uint32]], length: int) -> Tensor:
+        """The targets of a batch as one tensor, for rows framed to `length`."""
+        return torch.from_numpy(np.stack(targets).astype(np.int64))

@@ -1,30 +1,29 @@
-"""Image classification as a job for the trainer: images with a class each, augmented at random while training."""
+"""Image classification as a job for the trainer: images with classes, augmented at random while training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from heedful.data.batches import Indices, Position, deal_batches
 from heedful.data.drops import Drops
 from heedful.data.framing import TensorBatch
-from heedful.data.images import LabelledImages, crop, flip, mixup, read_digits, read_folder, to_floats
-from heedful.data.prepare import Reporter, prepare_once
-from heedful.data.splits import hash_of
+from heedful.data.images import LabelledImages, Pixels, crop, flip, mixup, read_digits, read_folder, to_floats
+from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
+from heedful.data.splits import SPLIT_NAMES, hash_of
 from heedful.errors import HeedfulError, UsageError
-from heedful.models.vit import ViT
+from heedful.jobs.data import ImageSettings
+from heedful.models.vit import ViT, ViTConfig
 from heedful.pipelines.images import ImageClassifier
 from heedful.recipes import Recipe
-from heedful.tasks.task import Task, manifest_of
-
-SPLITS = ("train", "valid", "test")
+from heedful.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -35,39 +34,40 @@ class ImageBatch(TensorBatch):
     targets: Tensor
 
 
-class ImageTask(Task):
+class ImageTask(Task[ViT, ImageBatch]):
     """Learns which class an image belongs to."""
 
     unit = "images"
+    config: ViTConfig
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
-        self.classes: list[str] = manifest_of(folder)["labels"]
+        self.classes: list[str] = read_manifest(folder)["labels"]
         self.images, self.labels = self.stored("train")
         self.valid, self.test = (
-            [(image, self.classes[label]) for image, label in zip(*self.stored(split), strict=True)] for split in SPLITS[1:]
+            [(image, self.classes[label]) for image, label in zip(*self.stored(split), strict=True)] for split in SPLIT_NAMES[1:]
         )
         data = recipe.data
         self.config = self.model_config(classes=len(self.classes), image_size=data.size, channels=data.channels)
 
-    def stored(self, split: str) -> tuple[Any, Any]:
-        """Images (N, C, H, W), not read before they are needed, and labels (N,)."""
+    def stored(self, split: str) -> tuple[Pixels, NDArray[np.int64]]:
+        """Images (N, C, H, W), read from disk on demand, and labels (N,)."""
         images = np.load(self.folder / f"{split}.images.npy", mmap_mode="r")
         return images, np.load(self.folder / f"{split}.labels.npy")
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         data = recipe.data
-        named = {split: Path(getattr(data, split)) for split in SPLITS if getattr(data, split)}
+        named = {split: Path(getattr(data, split)) for split in SPLIT_NAMES if getattr(data, split)}
         if not data.generate and "train" not in named:
             raise UsageError("no training images: give data.train=FOLDER, with a sub-folder for each class")
         if data.generate and (data.size, data.channels) != (8, 1):
             raise UsageError("the digits are grey and 8 pixels wide: data.size=8 data.channels=1")
 
-        def make(temporary: Path) -> dict[str, Any]:
+        def make(temporary: Path) -> Facts:
             drops = Drops()
             found = read_digits() if data.generate else _read(named, data, drops, reporter)
-            for split in SPLITS:
+            for split in SPLIT_NAMES:
                 part = found.get(split, LabelledImages(found["train"].images[:0], found["train"].labels[:0], []))
                 np.save(temporary / f"{split}.images.npy", part.images)
                 np.save(temporary / f"{split}.labels.npy", part.labels)
@@ -101,7 +101,7 @@ class ImageTask(Task):
         seed = np.random.SeedSequence([self.recipe.training.seed, epoch, int(indices[0])]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed) >> 1)
         pixels, labels = self.images[np.sort(indices)], torch.from_numpy(self.labels[np.sort(indices)])
-        if data.crop:  # before they are scaled, so that what comes in from outside is black
+        if data.crop:  # before scaling, so that the zeros that fill the border are black
             pixels = crop(torch.from_numpy(np.ascontiguousarray(pixels)), data.crop, generator).numpy()
         images = to_floats(np.ascontiguousarray(pixels))
         if data.flip:
@@ -117,7 +117,7 @@ class ImageTask(Task):
         return loss, plain, len(batch.targets)
 
 
-def _read(named: dict[str, Path], data: Any, drops: Drops, reporter: Reporter) -> dict[str, LabelledImages]:
+def _read(named: dict[str, Path], data: ImageSettings, drops: Drops, reporter: Reporter) -> dict[str, LabelledImages]:
     """The user's folders; without one for validation, some of the training images are held out by their content."""
     reporter.track("reading the images", None)
     train = read_folder(named["train"], data.size, data.channels, drops=drops)

@@ -1,4 +1,4 @@
-"""Language modelling as a job for the trainer: one long stream of tokens, cut into windows anew in every epoch."""
+"""Language modelling as a job for the trainer: one long stream of tokens, cut at other places in every epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,52 +14,54 @@ from torch import Tensor
 
 from heedful.data.batches import Indices, Position, deal_batches
 from heedful.data.framing import TensorBatch
-from heedful.data.prepare import Reporter, prepare_once
+from heedful.data.prepare import Facts, Reporter, prepare_once
 from heedful.data.python_reference import write_topic_text
+from heedful.data.splits import SPLIT_NAMES
 from heedful.data.text import blocks_of
 from heedful.data.text_windows import TextWindow, text_windows
 from heedful.data.token_store import TokenArray, write_rows
 from heedful.errors import HeedfulError, UsageError
-from heedful.models.gpt import GPT
+from heedful.models.gpt import GPT, GPTConfig
 from heedful.pipelines.writer import Writer
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task, keep_tokenizer, kept_tokenizer, ready_files, ready_tokenizer, writing_loss
 from heedful.text import Tokenizer
 
-MOST_HELD_OUT = 1_000_000  # characters, of a text that holds out its own end
+MOST_HELD_OUT = 1_000_000  # characters at the end of the training text
 
 
 @dataclass(frozen=True)
 class TextBatch(TensorBatch):
-    """Windows of a text (B, L), what follows each token, and which of these are real."""
+    """Windows of a text (B, L), the token after each token, and a mask that is False at padding."""
 
     tokens: Tensor
     targets: Tensor
     mask: Tensor
 
 
-class LanguageModelTask(Task):
+class LanguageModelTask(Task[GPT, TextBatch]):
     """Learns to predict the next token."""
 
     unit = "tokens"
+    config: GPTConfig
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
         self.tokenizer = kept_tokenizer(folder)
         self.stream = TokenArray(folder, "source").ids
         self.config = self.model_config(vocab=self.tokenizer.size)
-        self.valid, self.test = (self.held_out(split) for split in ("valid", "test"))
+        self.valid, self.test = (self.held_out(split) for split in SPLIT_NAMES[1:])
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         data, seed = recipe.data, recipe.training.seed
-        named = {split: [Path(p.strip()) for p in getattr(data, split).split(",") if p.strip()] for split in SPLITS}
+        named = {split: [Path(p.strip()) for p in getattr(data, split).split(",") if p.strip()] for split in SPLIT_NAMES}
         if not data.generate and not named["train"]:
             raise UsageError("no training text: give data.train=FILE, or several files separated by commas")
         paths = [path for files in named.values() for path in files] + ready_files(recipe)
         settings = {"seed": seed, "data": vars(data), "tokenizer": vars(recipe.tokenizer), "from": recipe.model["pretrained"]}
 
-        def make(temporary: Path) -> dict[str, Any]:
+        def make(temporary: Path) -> Facts:
             files = named
             if data.generate:
                 files = {split: [path] for split, path in write_topic_text(temporary, seed).items()}
@@ -100,10 +101,7 @@ class LanguageModelTask(Task):
         return loss, nll, batch.tokens.numel()
 
 
-SPLITS = ("train", "valid", "test")
-
-
-def _write_stream(recipe: Recipe, files: dict[str, list[Path]], folder: Path, reporter: Reporter) -> dict[str, Any]:
+def _write_stream(recipe: Recipe, files: dict[str, list[Path]], folder: Path, reporter: Reporter) -> Facts:
     """Tokenizer, the training text as one stream of ids, and the held-out texts."""
     data, settings = recipe.data, recipe.tokenizer
     characters = sum(len(block) for path in files["train"] for block in blocks_of(path))
@@ -113,7 +111,7 @@ def _write_stream(recipe: Recipe, files: dict[str, list[Path]], folder: Path, re
     limit = characters - held
 
     def texts() -> Iterator[str]:
-        """The training text, block by block; an empty block stands between documents."""
+        """The training text, block by block, with an empty block between documents."""
         seen = 0
         for path in files["train"]:
             for block in blocks_of(path):
@@ -147,7 +145,7 @@ def _write_stream(recipe: Recipe, files: dict[str, list[Path]], folder: Path, re
 
     write_rows(folder, groups(tokenizer))
     tokens = len(TokenArray(folder, "source").ids)
-    for split in ("valid", "test"):
+    for split in SPLIT_NAMES[1:]:
         held_texts = ["".join(blocks_of(path)) for path in files[split]] if files[split] else []
         if split == "valid" and not files["valid"]:
             held_texts = [rest()]

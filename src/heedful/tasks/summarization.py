@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
-from heedful.data.prepare import Reporter, prepare_once, write_pairs
+from heedful.data.prepare import Facts, Reporter, prepare_once, write_pairs
 from heedful.data.python_reference import write_topic_summaries
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Seq2Seq
@@ -22,7 +21,7 @@ from heedful.tasks.translation import TranslationTask, ready_tokenizers
 
 @dataclass(frozen=True)
 class SummaryFile:
-    """A JSONL of documents and summaries in the place of a parallel corpus."""
+    """A JSONL of documents and summaries, used like a parallel corpus."""
 
     path: Path
     target: None = None
@@ -37,7 +36,7 @@ class SummaryFile:
 
 
 class SummarizationTask(TranslationTask):
-    """Learns to write summaries of documents, whose ends are cut off where they are too long."""
+    """Learns to write summaries of documents; a document that is too long is truncated."""
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
@@ -50,7 +49,7 @@ class SummarizationTask(TranslationTask):
         tokenizer, start = vars(recipe.tokenizer), recipe.model["pretrained"]
         settings = {"seed": seed, "data": vars(data), "tokenizer": tokenizer, "from": start}
 
-        def make(temporary: Path) -> dict[str, Any]:
+        def make(temporary: Path) -> Facts:
             made = write_topic_summaries(temporary, seed) if data.generate else {k: Path(v) for k, v in named.items() if v}
             files = {
                 "" if split == "train" else f"{split}_": SummaryFile(made[split]) if split in made else None for split in named
@@ -60,5 +59,5 @@ class SummarizationTask(TranslationTask):
         prepare_once(settings, paths, folder, reporter, make)
 
     def pipeline(self, model: Seq2Seq, quick: bool = False) -> Summarizer:
-        settings = {**self.decoding(quick), "max_length": self.recipe.data.max_length}
-        return Summarizer(model, self.data.source_tokenizer, self.data.target_tokenizer, **settings)
+        tokenizers = self.data.source_tokenizer, self.data.target_tokenizer
+        return Summarizer(model, *tokenizers, **self.decoding(quick), max_length=self.recipe.data.max_length)

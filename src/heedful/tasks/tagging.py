@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,20 +14,23 @@ from torch import Tensor
 from heedful.data.conll import read_conll
 from heedful.data.date_tags import write_date_tags
 from heedful.data.examples import Maker, Reader, write_in_groups
+from heedful.data.prepare import Facts
 from heedful.data.tagged_words import TaggedSentence, pieces_of
+from heedful.data.token_store import Rows
+from heedful.jobs.data import ExampleSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.tagger import Tagger
-from heedful.tasks.encoder import EncoderBatch, EncoderTask
+from heedful.tasks.encoder import EncoderBatch, LabelledTask
 from heedful.text import Tokenizer
 
-NO_LABEL = -100  # what cross_entropy leaves out: tokens that are not the first of a word
+NO_LABEL = -100  # ignored by cross_entropy: tokens that are not the first of a word
 
 
-class TaggingTask(EncoderTask):
-    """Learns the tag of a word from its first token. In the store a target is the label's number + 1, and 0 is none."""
+class TaggingTask(LabelledTask):
+    """Learns the tag of a word from its first token. In the store a target is the label's number + 1, or 0 for no label."""
 
-    read: ClassVar[Reader] = staticmethod(read_conll)
-    generate: ClassVar[Maker] = staticmethod(write_date_tags)
+    read: ClassVar[Reader[TaggedSentence]] = staticmethod(read_conll)
+    generate: ClassVar[Mapping[str, Maker]] = {"dates": lambda folder, data, seed: write_date_tags(folder, seed)}
     unit = "words"
 
     @classmethod
@@ -34,12 +38,12 @@ class TaggingTask(EncoderTask):
         return [" ".join(example[0])]
 
     @classmethod
-    def write(cls, examples: list[TaggedSentence], tokenizer: Tokenizer, data: Any, folder: Path) -> dict[str, Any]:
+    def write(cls, examples: list[TaggedSentence], tokenizer: Tokenizer, data: ExampleSettings, folder: Path) -> Facts:
         found = {tag for _, tags in examples for tag in tags}
-        labels = sorted(found, key=lambda tag: (tag != "O", tag))  # O first: it is what a word is taken for by default
+        labels = sorted(found, key=lambda tag: (tag != "O", tag))  # O first: the label of words that the model does not see
         known = {label: number for number, label in enumerate(labels)}
 
-        def rows() -> Any:
+        def rows() -> Iterator[Rows]:
             for words, tags in examples:
                 for start, ids, first in pieces_of(words, tokenizer, data.max_length - 2):
                     target = [0] * len(ids)

@@ -1,39 +1,44 @@
-"""What the trainer needs of a job, and what all jobs share: model, validation, pre-trained weights."""
+"""What the trainer needs from a job, and what all jobs share: model, validation, pre-trained weights."""
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.data.batches import Position
-from heedful.data.prepare import Reporter
+from heedful.data.framing import TensorBatch
+from heedful.data.prepare import Facts, Reporter, read_manifest
 from heedful.errors import HeedfulError
+from heedful.evaluation.score_names import Scores
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
 from heedful.nn.fast.loss import label_smoothed_loss
-from heedful.pipelines.directory import find_directory, read_config, read_tokenizers, read_weights
-from heedful.pipelines.pipeline import Pipeline
+from heedful.pipelines.directory import DirectoryConfig, find_directory, read_config, read_tokenizers, read_weights
+from heedful.pipelines.pipeline import AnyPipeline
 from heedful.recipes import Recipe, model_settings
 from heedful.runtime.processes import Processes
 from heedful.text import Tokenizer
 
 SAMPLES = 8
+ModelType = TypeVar("ModelType", bound=nn.Module)
+BatchType = TypeVar("BatchType", bound=TensorBatch)
+WrittenBatch = TypeVar("WrittenBatch", bound=TensorBatch, contravariant=True)
+
 HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", "head")  # parts that a pre-trained model may lack
 
 
-class Task(ABC):
+class Task(ABC, Generic[ModelType, BatchType]):
     """A job: built from a recipe and the folder that `prepare` filled. A subclass sets `valid`, `test` and `config`."""
 
     unit = "examples"  # what the loss is a mean over
     valid: Sequence[Any]
     test: Sequence[Any]
-    config: Any  # of the model
+    config: Any  # of the model; a subclass says which
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe, self.folder = recipe, folder
@@ -44,48 +49,48 @@ class Task(ABC):
         """Prepare the data once, for every process to load."""
 
     @abstractmethod
-    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, Any]]:
+    def batches(self, position: Position, rank: int, world: int) -> Iterator[tuple[Position, BatchType | None]]:
         """This process's share of the data from a position on."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, int]:
-        """Sums over the batch: the loss to train on, the loss to report; and how many units it is over.
+    def loss(self, model: ModelType, batch: BatchType) -> tuple[Tensor, Tensor, int]:
+        """Sums over the batch: the loss to train on and the loss to report; and the number of units they sum over.
 
-        Those of a task whose model writes text also take the weight of R-Drop, `r_drop`.
+        A task whose model writes text also takes `r_drop`, the weight of R-Drop.
         """
 
     @abstractmethod
-    def pipeline(self, model: Any, quick: bool = False) -> Pipeline[Any]:
+    def pipeline(self, model: ModelType, quick: bool = False) -> AnyPipeline:
         """The model as people will use it; `quick` for validations while training, where speed matters more."""
 
     def search_words(self, quick: bool = False) -> str:
-        """How the model writes when it is scored, in words: `greedy`, `beam 4`; empty where nothing is searched for."""
+        """How the model writes when it is scored: `greedy` or `beam 4`; empty if the job involves no search."""
         return ""
 
     def model_config(self, **decided: Any) -> Any:
-        """The settings of the model: the recipe's, and what the data has decided."""
+        """The settings of the model: the recipe's, and those that the data determines."""
         wanted, start = self.recipe.model, {}
         if wanted["pretrained"]:
             start = pretrained_config(self.recipe)["model"]
-            decided = {key: value for key, value in decided.items() if not key.endswith("vocab")}  # its own is settled
+            decided = {key: value for key, value in decided.items() if not key.endswith("vocab")}  # it keeps its own
         return config_class(wanted["kind"])(**{**start, **decided, **model_settings(self.recipe)})
 
-    def build_model(self) -> Any:
+    def build_model(self) -> ModelType:
         """Fresh weights by the recipe's seed, or pre-trained ones."""
         torch.manual_seed(self.recipe.training.seed)
-        model = build_model(self.config)
+        model: ModelType = build_model(self.config)
         if self.recipe.model["pretrained"]:
             folder = find_directory(Path(self.recipe.model["pretrained"]))
             take_weights(model, read_weights(folder), str(folder / "model.safetensors"), HEADS)
         return model
 
-    def validate(self, model: Any, processes: Processes, everything: bool = False) -> dict[str, Any]:
+    def validate(self, model: ModelType, processes: Processes, everything: bool = False) -> Scores:
         """Scores on the validation examples, and samples."""
         limit = None if everything else self.recipe.training.validate_pairs
         return self.score(model, self.valid[:limit], processes, quick=not everything)
 
-    def score(self, model: Any, examples: Sequence[Any], processes: Processes, quick: bool = False) -> dict[str, Any]:
-        """Scores of the model at work on any examples, shared out between the processes; and samples."""
+    def score(self, model: ModelType, examples: Sequence[Any], processes: Processes, quick: bool = False) -> Scores:
+        """Scores of the model on any examples, which the processes divide among themselves; and samples."""
         pipeline = self.pipeline(model, quick)
         outputs: list[Any] = [None] * len(examples)
         for rank, part in enumerate(processes.gather(pipeline.predict(examples[processes.rank :: processes.world]))):
@@ -94,24 +99,33 @@ class Task(ABC):
         return {**pipeline.scores(examples, outputs), "samples": shown}
 
 
-def writing_loss(model: Any, batch: Any, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
-    """The loss to train on and the one to report of a model that writes text; with R-Drop the mean of two passes."""
+AnyTask: TypeAlias = Task[Any, Any]  # of any job
+
+
+class TextModel(Protocol[WrittenBatch]):
+    """A model that writes text, as its loss needs it: `Seq2Seq`, `Recurrent` or `GPT`."""
+
+    def training_states(self, batch: WrittenBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor]: ...
+
+
+def writing_loss(model: TextModel[WrittenBatch], batch: WrittenBatch, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
+    """The loss to train on and the loss to report for a model that writes text; with R-Drop the mean of two passes."""
     states, weight, bias, answers = model.training_states(batch.twice() if r_drop else batch)
     loss, nll = label_smoothed_loss(states, weight, bias, answers, smoothing, r_drop)
     return (loss / 2, nll / 2) if r_drop else (loss, nll)
 
 
-def pretrained_config(recipe: Recipe) -> dict[str, Any]:
-    """The config.json of the model a recipe goes on from."""
+def pretrained_config(recipe: Recipe) -> DirectoryConfig:
+    """The config.json of the pre-trained model that a recipe starts from."""
     folder = find_directory(Path(recipe.model["pretrained"]))
     config = read_config(folder)
     if config["kind"] != recipe.model["kind"]:
-        raise HeedfulError(f"{folder} is a {config['kind']} model; {recipe.task} needs one of the kind {recipe.model['kind']}")
+        raise HeedfulError(f"{folder} is a {config['kind']} model; {recipe.task} needs a {recipe.model['kind']} model")
     return config
 
 
 def ready_tokenizer(recipe: Recipe) -> Tokenizer | None:
-    """The tokenizer of the pre-trained model, or of `tokenizer.file`; None when one is to be learned."""
+    """The tokenizer of the pre-trained model, or of `tokenizer.file`; None if one has to be trained."""
     if recipe.model["pretrained"]:
         folder = find_directory(Path(recipe.model["pretrained"]))
         return read_tokenizers(folder, pretrained_config(recipe))["tokenizer"]
@@ -125,18 +139,12 @@ def ready_files(recipe: Recipe) -> list[Path]:
     return [Path(recipe.tokenizer.file)] if recipe.tokenizer.file else []
 
 
-def keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
-    """Write a tokenizer into the prepared folder; what the manifest must know of it."""
+def keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> Facts:
+    """Write a tokenizer into the prepared folder; returns what the manifest must know about it."""
     tokenizer.save(folder / "tokenizer.json")
     return {"roles": tokenizer.roles}
 
 
 def kept_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of a prepared folder."""
-    return Tokenizer.load(folder / "tokenizer.json", manifest_of(folder)["roles"])
-
-
-def manifest_of(folder: Path) -> dict[str, Any]:
-    """What `prepare` noted."""
-    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return manifest
+    return Tokenizer.load(folder / "tokenizer.json", read_manifest(folder)["roles"])

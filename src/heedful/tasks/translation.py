@@ -1,18 +1,19 @@
-"""Translation as a job for the trainer: pairs in, an encoder–decoder that writes."""
+"""Translation as a job for the trainer: an encoder–decoder that learns from aligned pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from torch import Tensor
 
 from heedful.data.batches import Position, batches_from
 from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.framing import Batch, special_ids
+from heedful.data.languages import languages_of
 from heedful.data.prepare import Reporter, load_prepared, prepare
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.pipelines.directory import find_directory, read_tokenizers
 from heedful.pipelines.translator import Translator
 from heedful.recipes import Recipe
@@ -21,7 +22,7 @@ from heedful.text import Tokenizer
 
 
 def ready_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
-    """The two tokenizers (or one twice) of the pre-trained model a recipe goes on from."""
+    """The two tokenizers (or one twice) of the pre-trained model that a recipe starts from."""
     if not recipe.model["pretrained"]:
         return None
     config = pretrained_config(recipe)
@@ -29,10 +30,20 @@ def ready_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
     return found["tokenizer"], found.get("target_tokenizer", found["tokenizer"])
 
 
-class TranslationTask(Task):
+class Search(TypedDict):
+    """How to write: keyword arguments of `Translator`."""
+
+    beam: int
+    length_penalty: float
+    max_extra: int
+    max_tokens: int
+
+
+class TranslationTask(Task[Seq2Seq, Batch]):
     """Learns to translate from aligned pairs."""
 
     unit = "tokens"
+    config: Seq2SeqConfig
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         super().__init__(recipe, folder)
@@ -47,13 +58,20 @@ class TranslationTask(Task):
         prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, ready_files(recipe))
 
     def pipeline(self, model: Seq2Seq, quick: bool = False) -> Translator:
-        return Translator(model, self.data.source_tokenizer, self.data.target_tokenizer, **self.decoding(quick))
+        tokenizers = self.data.source_tokenizer, self.data.target_tokenizer
+        source, target = languages_of(self.recipe.data)
+        return Translator(model, *tokenizers, **self.decoding(quick), source_language=source, target_language=target)
 
-    def decoding(self, quick: bool) -> dict[str, Any]:
-        """How to write."""
+    def decoding(self, quick: bool) -> Search:
+        """How to write: `quick` for validations while training."""
         decoding = self.recipe.decoding
         beam = decoding.validation_beam if quick else decoding.beam
-        return {"beam": beam, "length_penalty": decoding.length_penalty, "max_extra": decoding.max_extra}
+        return {
+            "beam": beam,
+            "length_penalty": decoding.length_penalty,
+            "max_extra": decoding.max_extra,
+            "max_tokens": decoding.max_tokens,
+        }
 
     def search_words(self, quick: bool = False) -> str:
         beam = self.decoding(quick)["beam"]

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError, UsageError
 
-TOKENIZER_KINDS = ("bpe", "wordpiece", "char", "byte")
+TOKENIZER_KINDS = ("bpe", "wordpiece", "char", "byte", "word")
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 # Names that ready-made vocabularies use for padding, unknown, begin and end.
 ALIASES = {
@@ -82,12 +82,15 @@ class Tokenizer:
         else:
             counts: Counter[str] = Counter()
             for text in texts:
-                counts.update(text)
-            kept = sorted(character for character, _ in counts.most_common(learned - len(names)))
+                counts.update(text if kind == "char" else text.split())
+            kept = sorted(token for token, _ in counts.most_common(learned - len(names)) if token not in names)
             vocabulary = {token: index for index, token in enumerate([*names, *kept])}
             backend = Backend(models.WordLevel(vocabulary, unk_token="<unk>"))
-            backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-            backend.decoder = decoders.Fuse()
+            if kind == "char":
+                backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+                backend.decoder = decoders.Fuse()
+            else:  # without a decoder, words are joined by spaces
+                backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
             backend.add_special_tokens(specials)
         backend.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in tags])
         return cls(backend)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from torch import nn
 
-from heedful.evaluation.score_names import shown_scores
+from heedful.data.languages import language_name, languages_of
+from heedful.evaluation.score_names import Scores, shown_scores
+from heedful.jobs.data import PairSettings
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress
@@ -12,9 +14,9 @@ from heedful.training.checkpoint import Progress
 
 def model_card(
     recipe: Recipe,
-    model: Any,
+    model: nn.Module,
     progress: Progress,
-    scores: dict[str, dict[str, Any]],
+    scores: dict[str, Scores],
     which: str,
     processes: int,
     unit: str,
@@ -42,6 +44,8 @@ def model_card(
     ]
     files = [recipe.flat().get(f"data.{key}") for key in ("source", "target", "train", "generate")]
     lines.append(f"| trained on | {' '.join(name for name in files if name)} |")
+    if isinstance(recipe.data, PairSettings) and any(languages := languages_of(recipe.data)):
+        lines.append(f"| languages | {' → '.join(language_name(code) or 'unknown' for code in languages)} |")
     names = shown_scores(next(iter(scores.values())))
     lines += ["", f"| held-out | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
     for split, found in scores.items():

@@ -11,7 +11,6 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -89,15 +88,15 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, list[int]]
     """Tensors, layout and progress of a checkpoint, or DamagedCheckpoint."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata: dict[str, Any] = file.metadata() or {}
-            # Cloned, so that nothing depends on the file any more.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            metadata: dict[str, str] = file.metadata() or {}
+            names: list[str] = file.keys()
+            tensors = {name: file.get_tensor(name).clone() for name in names}  # cloned: nothing depends on the file any more
         header = metadata["header"]
         if checksum(tensors, header) != metadata["checksum"]:
             raise DamagedCheckpoint(f"{path} is damaged: its checksum does not match")
         content = json.loads(header)
         progress = Progress(**content["progress"])
-        if isinstance(progress.best, float):  # as checkpoints of heedful 0.1 had it
+        if isinstance(progress.best, float):  # the format of heedful 0.1
             progress.best = [progress.best]
         return tensors, content["layout"], progress
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:

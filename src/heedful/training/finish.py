@@ -6,24 +6,24 @@ import filecmp
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from heedful.evaluation.score_names import RunResults, Scores
 from heedful.explain.report import write_report
 from heedful.pipelines.load import load_pipeline
 from heedful.recipes import Recipe
 from heedful.runtime.files import write_json
 from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Screen
-from heedful.tasks.task import Task
+from heedful.tasks.task import AnyTask
 from heedful.training.card import model_card
 from heedful.training.checkpoint import prune_checkpoints
 from heedful.training.trainer import Trainer
 
 
-def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes) -> Callable[[dict[str, Any]], None]:
-    """What to do after the best validation so far: save the model."""
+def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, processes: Processes) -> Callable[[Scores], None]:
+    """The function to call after the best validation so far: it saves the model."""
 
-    def keep(scores: dict[str, Any]) -> None:
+    def keep(scores: Scores) -> None:
         model, progress = trainer.judged_model, trainer.progress
         card = model_card(recipe, model, progress, {"validation": scores}, "best", processes.world, task.unit)
         task.pipeline(model).save(run / "best", card)
@@ -31,7 +31,7 @@ def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes
     return keep
 
 
-def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processes: Processes, screen: Screen) -> dict[str, Any]:
+def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, processes: Processes, screen: Screen) -> RunResults:
     """Average, score both models on everything held out, write cards, results and report."""
     final = trainer.settle()
     screen.say(f"final model: {final}")
@@ -41,8 +41,14 @@ def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processe
     # With a falling learning rate the last weights are often the best ones: equal models are scored once.
     same = filecmp.cmp(run / "final" / "model.safetensors", run / "best" / "model.safetensors", shallow=False)
     same = processes.gather(same)[0]
-    results: dict[str, Any] = {"steps": trainer.progress.step, "seconds": round(trainer.progress.seconds, 1)}
-    results["scored"] = scoring_words(task, recipe)
+    results: RunResults = {
+        "steps": trainer.progress.step,
+        "seconds": round(trainer.progress.seconds, 1),
+        "scored": scoring_words(task, recipe),
+        "final": {},
+        "best": {},
+        "samples": [],
+    }
     tick = screen.track("scoring the best and the final model", (1 if same else 2) * (2 if task.test else 1))
     for name in ("final", "best"):
         pipeline = load_pipeline(run / name, trainer.device)
@@ -57,7 +63,7 @@ def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processe
             if name == "best":
                 progress, which = replace(progress, step=progress.best_step), f"best by {recipe.training.metric}"
             pipeline.save(run / name, model_card(recipe, pipeline.model, progress, scores, which, processes.world, task.unit))
-        results[name] = {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
+        results[name] |= {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
         results["samples"] = scores.get("test", scores["validation"])["samples"]
     if processes.first:
         if not trainer.finished:
@@ -69,8 +75,8 @@ def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: Task, processe
     return results
 
 
-def scoring_words(task: Task, recipe: Recipe) -> str:
-    """Why the scores at the end differ from those of the validations while training, where they may; or nothing."""
+def scoring_words(task: AnyTask, recipe: Recipe) -> str:
+    """Why the final scores may differ from those of the validations while training; empty if they cannot."""
     quick, whole = task.search_words(quick=True), task.search_words()
     judged = min(recipe.training.validate_pairs, len(task.valid))
     differences = []

@@ -16,7 +16,7 @@ EXTRA = 8  # numbers that are summed over processes together with the gradient
 
 
 class FlatMemory:
-    """`state` by name, (size,) each, and the gradient of this process; `shared` tells whether other processes see them."""
+    """`state` by name, (size,) each, and the gradient of this process; `shared`: other processes see them, too."""
 
     def __init__(self, size: int, like: Tensor, processes: Processes, running_mean: bool) -> None:
         names = ("weights", "exp_avg", "exp_avg_sq", *(("ema",) if running_mean else ()))

@@ -4,7 +4,6 @@ each, where a small model would spend its time in hundreds of small ones."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +12,13 @@ from heedful.runtime.processes import Processes
 from heedful.training.flat_layout import layout_of, share_of
 from heedful.training.flat_memory import FlatMemory
 from heedful.training.muon import Muon
-from heedful.training.weights import Weights
+from heedful.training.weights import AdamSettings, Weights
 
 
 class FlatWeights(Weights):
     """Moves the parameters of a model into one vector. Processes of one machine share it and divide the updates."""
 
-    def __init__(
-        self, model: nn.Module, processes: Processes, adam: dict[str, Any], ema: float = 0.0, muon: bool = False
-    ) -> None:
+    def __init__(self, model: nn.Module, processes: Processes, adam: AdamSettings, ema: float = 0.0, muon: bool = False) -> None:
         super().__init__(ema)
         self.processes = processes
         layout = layout_of(model, muon)
@@ -65,7 +62,7 @@ class FlatWeights(Weights):
                 self.state["ema"][part] = values[part]
         return matrices
 
-    def _adam(self, settings: dict[str, Any], fused: bool) -> tuple[nn.Parameter, torch.optim.Adam]:
+    def _adam(self, settings: AdamSettings, fused: bool) -> tuple[nn.Parameter, torch.optim.Adam]:
         """Adam on the part of the vector that is not Muon's, with moments that lie in the flat state."""
         part = self.rest_part
         rest = nn.Parameter(self.state["weights"][part])
@@ -101,8 +98,8 @@ class FlatWeights(Weights):
             self.gradients[0][part] *= scale
         for muon in self.muons:
             muon.step(rate, decay)
-        if decay and self.matrices:
-            torch._foreach_mul_(self.matrices, 1.0 - decay)
+        for matrix in self.matrices if decay else ():
+            matrix.mul_(1.0 - decay)
         self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
         self.updates += 1
@@ -116,7 +113,7 @@ class FlatWeights(Weights):
 
     @torch.no_grad()
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
-        self.memory.wait()  # the first process may be writing a checkpoint of what is about to change
+        self.memory.wait()  # the first process may still be writing these vectors to a checkpoint
         for name, vector in vectors.items():
             for part in self.parts if name in self.state else ():
                 self.state[name][part] = vector[part].to(self.rest.device)

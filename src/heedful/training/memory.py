@@ -1,8 +1,8 @@
-"""Whether a model can be trained in the memory there is, told before anything is allocated."""
+"""Whether a model can be trained in the memory of this machine, checked before anything is allocated."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -10,17 +10,20 @@ from heedful.errors import UsageError
 from heedful.models import build_model
 from heedful.runtime.device import memory_of_machine
 
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
+
 BYTES_PER_PARAMETER = 16  # float32: the weight, its gradient and two moments of Adam
 
 
-def check_memory(config: Any, device: torch.device, processes: int = 1) -> None:
-    """An error in words when a model of these settings cannot be trained in this machine's memory; nothing is allocated."""
+def check_memory(config: ModelConfig, device: torch.device, processes: int = 1) -> None:
+    """Raise an error if a model of these settings cannot be trained in this machine's memory; nothing is allocated."""
     with torch.device("meta"):
         parameters = sum(p.numel() for p in build_model(config).parameters())
     there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory_of_machine()
     needed = parameters * BYTES_PER_PARAMETER / processes
     if needed > there:
         raise UsageError(
-            f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, and there are "
-            f"{there / 1e9:,.0f} GB; take a smaller model.preset, model.d_model or model.layers"
+            f"a model of {parameters:,} parameters needs about {needed / 1e9:,.0f} GB to be trained, but there are "
+            f"only {there / 1e9:,.0f} GB; use a smaller model.preset, model.d_model or model.layers"
         )

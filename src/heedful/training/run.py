@@ -8,11 +8,11 @@ import signal
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 
 from heedful.errors import HeedfulError, Stopped, UsageError
+from heedful.evaluation.score_names import RunResults
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.recipe import smallest_config
@@ -32,7 +32,7 @@ from heedful.training.worker_trial import measure_speed, with_chosen_workers
 FREE = ("training.workers", "training.device", "training.shard")
 
 
-def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, Any]:
+def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults:
     """Train a recipe in a run directory, or continue it; returns the results that `results.json` holds."""
     place = torchrun_place()
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
@@ -61,27 +61,27 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> dict[str, 
         screen.close()
 
 
-def finished_results(run: Path) -> dict[str, Any] | None:
-    """The results of a run that came to its end."""
+def finished_results(run: Path) -> RunResults | None:
+    """The results of a run that has finished."""
     try:
-        results: dict[str, Any] = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return None if results.get("unfinished") else results
 
 
 def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
-    """Settle the recipe, see whether there is anything left to do, and prepare the data."""
+    """Settle the recipe and, unless the run has finished, prepare the data."""
     recipe = _settle(recipe, run)
     if finished_results(run) is not None:
-        screen.say(f"{run} is finished; delete it or give another --run to train again")
+        screen.say(f"{run} has finished; delete it or give another --run to train again")
         return recipe
     if not recipe.model["pretrained"] and not recipe.training.shard:
         check_memory(smallest_config(recipe), pick_device(recipe.training.device))  # before any work on the data
     JOBS[recipe.task].task_class.prepare(recipe, run / "data", screen)
     screen.close()
     path = run / "recipe.toml"
-    if not path.exists():  # only now: a mistake in the data leaves nothing behind that would be in the way
+    if not path.exists():  # only now, so that a mistake in the data does not leave a recipe that blocks the next attempt
         write_text(path, recipe.to_toml())
     return recipe
 
@@ -104,7 +104,7 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     if changed:
         raise UsageError(
             f"{run} was begun with another recipe: {'; '.join(changed)}. "
-            "Give the old values to continue it, or another --run to start anew"
+            "Give the old values to continue it, or another --run to start again"
         )
     workers = asked or min(before.training.workers, most_workers(device))
     return replace(recipe, training=replace(recipe.training, workers=workers))
@@ -146,7 +146,7 @@ def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None
         _train_and_finish(recipe, run, processes, Silence())
 
 
-def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> dict[str, Any]:
+def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> RunResults:
     """Train to the end and score, or stop when asked to."""
     task = JOBS[recipe.task].task_class(recipe, run / "data")
     trainer = Trainer(task, recipe, run, processes, screen)
@@ -168,14 +168,14 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     if not done:
         raise Stopped(
             f"stopped at step {trainer.progress.step:,} of {recipe.training.steps:,}, saved. The same command continues it; "
-            f"`heedful finish {shlex.quote(str(run))}` makes a model and a report of what it has learned so far",
+            f"`heedful finish {shlex.quote(str(run))}` makes a model and a report from its last checkpoint",
             asked[0] if asked else signal.SIGTERM,
         )
     return finish_run(recipe, run, trainer, task, processes, screen)
 
 
-def finish(run: Path, screen: Screen | None = None) -> dict[str, Any]:
-    """Models, scores and report of a run that was stopped, from its last checkpoint; training can still go on from there."""
+def finish(run: Path, screen: Screen | None = None) -> RunResults:
+    """Models, scores and report of a run that was stopped, from its last checkpoint; training can be continued from there."""
     screen = screen or Screen()
     path = run / "recipe.toml"
     if not path.is_file():
@@ -183,18 +183,18 @@ def finish(run: Path, screen: Screen | None = None) -> dict[str, Any]:
     with locked_directory(run):
         done = finished_results(run)
         if done is not None:
-            screen.say(f"{run} is finished")
+            screen.say(f"{run} has finished")
             return done
         recipe = load_recipe(str(path))
         recipe = replace(recipe, training=replace(recipe.training, workers=1, shard=False))
         if not (run / "data" / "manifest.json").is_file():
-            raise HeedfulError(f"{run} has no prepared data; run the same `heedful train` command again to go on")
+            raise HeedfulError(f"{run} has no prepared data; run the same `heedful train` command again to continue")
         task = JOBS[recipe.task].task_class(recipe, run / "data")
         processes = Processes()
         trainer = Trainer(task, recipe, run, processes, screen)
         try:
             if not trainer.resume():
-                raise HeedfulError(f"{run} has no checkpoint yet; run the same `heedful train` command again to go on")
+                raise HeedfulError(f"{run} has no checkpoint yet; run the same `heedful train` command again to continue")
             screen.say(f"from the checkpoint of step {trainer.progress.step:,} of {recipe.training.steps:,}")
             if trainer.progress.best is None or not (run / "best" / "model.safetensors").is_file():
                 trainer.progress.best = None

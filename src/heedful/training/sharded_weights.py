@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +11,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from heedful.data.framing import TensorBatch
 from heedful.nn.decoder import DecoderLayer
 from heedful.nn.encoder import EncoderLayer
 from heedful.runtime.processes import Processes, explained
-from heedful.training.weights import Weights
+from heedful.training.weights import AdamSettings, Weights
 
 
 class ShardedLoss(nn.Module):
@@ -25,14 +25,14 @@ class ShardedLoss(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Any, **extra: float) -> tuple[Tensor, Tensor, int]:
+    def forward(self, batch: TensorBatch, **extra: float) -> tuple[Tensor, Tensor, int]:
         return self.loss(self.model, batch, **extra)
 
 
 class ShardedWeights(Weights):
     """Every layer is gathered while it computes and freed again; gradients and Adam's moments exist only as shards."""
 
-    def __init__(self, root: ShardedLoss, processes: Processes, adam: dict[str, Any], ema: float = 0.0) -> None:
+    def __init__(self, root: ShardedLoss, processes: Processes, adam: AdamSettings, ema: float = 0.0) -> None:
         super().__init__(ema)
         self.processes = processes
         self.layout = {name: list(parameter.shape) for name, parameter in root.model.named_parameters()}
@@ -62,21 +62,25 @@ class ShardedWeights(Weights):
     def reduce(self, numbers: Tensor) -> list[float]:
         sums = self.processes.sum_(numbers).tolist()
         parts = self.gradients()
-        torch._foreach_mul_(parts, float(self.processes.world))  # FSDP2 has taken the mean over processes
+        for part in parts:
+            part.mul_(self.processes.world)  # FSDP2 has taken the mean over processes
         squares = torch.stack([part.double().square().sum() for part in parts]).sum()
         self.norm = math.sqrt(self.processes.sum_(squares))
         return [float(number) for number in sums]
 
     @torch.no_grad()
     def update(self, rate: float, scale: float, decay: float) -> None:
-        torch._foreach_mul_(self.gradients(), scale)
-        if decay:
-            torch._foreach_mul_([p.to_local() for p in self.parameters if p.dim() > 1], 1.0 - decay)
+        for gradient in self.gradients():
+            gradient.mul_(scale)
+        for parameter in self.parameters if decay else ():
+            if parameter.dim() > 1:
+                parameter.to_local().mul_(1.0 - decay)
         self.optimizer.param_groups[0]["lr"] = rate
         self.optimizer.step()
         self.updates += 1
         if self.ema:
-            torch._foreach_lerp_(self.means, [p.to_local() for p in self.parameters], self.mean_share())
+            for mean, parameter in zip(self.means, self.parameters, strict=True):
+                mean.lerp_(parameter.to_local(), self.mean_share())
 
     def vectors(self) -> dict[str, Tensor]:
         parts: dict[str, list[DTensor]] = {"weights": self.parameters}

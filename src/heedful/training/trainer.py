@@ -12,21 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.data.batches import Position, Prefetch
+from heedful.data.framing import TensorBatch
 from heedful.errors import HeedfulError
-from heedful.evaluation.score_names import one_line, ranking
+from heedful.evaluation.score_names import Scores, one_line, ranking
 from heedful.recipes import Recipe
+from heedful.runtime.cores import cores
 from heedful.runtime.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
-from heedful.runtime.processes import Processes, cores, explained
+from heedful.runtime.processes import Processes, explained
 from heedful.runtime.run_log import MetricsLog
 from heedful.runtime.screen import Screen
-from heedful.tasks.task import Task
+from heedful.tasks.task import AnyTask
 from heedful.training.checkpoint import (
     DamagedCheckpoint,
     Progress,
@@ -36,9 +38,12 @@ from heedful.training.checkpoint import (
     save_checkpoint,
 )
 from heedful.training.flat_weights import FlatWeights
+from heedful.training.history import keep_weights
 from heedful.training.memory import check_memory
 from heedful.training.schedule import learning_rate
-from heedful.training.weights import Weights
+from heedful.training.weights import AdamSettings, Weights
+
+Batches: TypeAlias = Iterator[tuple[Position, TensorBatch | None]]
 
 WARM = 2  # steps before a trial begins to count
 # A CPU trains on a batch in pieces, so that only the activations of one piece are kept for the backward pass.
@@ -50,7 +55,7 @@ PERSISTENT = 20  # steps in a row without a finite loss before giving up
 class Trainer:
     """Trains the model of a task inside a run directory, as one of several processes."""
 
-    def __init__(self, task: Task, recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> None:
+    def __init__(self, task: AnyTask, recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> None:
         self.task, self.recipe, self.run, self.processes, self.screen = task, recipe, run, processes, screen
         self.settings = s = recipe.training
         self.device = pick_device(s.device)
@@ -66,7 +71,7 @@ class Trainer:
         self.model = model = task.build_model().to(self.device)
         self.loss: Callable[..., tuple[Tensor, Tensor, int]] = lambda batch, **extra: task.loss(model, batch, **extra)
         self.weights: Weights
-        adam = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
+        adam: AdamSettings = {"betas": (s.beta1, s.beta2), "eps": s.epsilon}
         if s.shard and processes.world > 1:
             from heedful.training.sharded_weights import ShardedLoss, ShardedWeights  # slow to import, rarely needed
 
@@ -103,7 +108,7 @@ class Trainer:
             return False
         tensors, layout, self.progress = load_checkpoint(choice[1])
         if layout != self.weights.layout:
-            raise HeedfulError(f"{choice[1]} holds another model than this recipe's")
+            raise HeedfulError(f"{choice[1]} belongs to a model other than this recipe's")
         self.weights.load(tensors, self.progress.step - self.progress.skipped)
         return True
 
@@ -114,6 +119,15 @@ class Trainer:
             return
         save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
+
+    def look_back(self) -> None:
+        """Keep the weights of this step for good, if it is the time for it."""
+        if not self.settings.history or self.progress.step % self.settings.history:
+            return
+        with self.weights.judged():
+            self.weights.fill(self.judged_model)
+            if self.processes.first:
+                keep_weights(self.folder.parent, self.progress.step, self.judged_model)
 
     def scheduled(self) -> list[int]:
         """Steps up to now whose checkpoints were scheduled; one made by Ctrl-C was not, and is never averaged."""
@@ -131,7 +145,7 @@ class Trainer:
         out_of_patience = 0 < self.settings.patience <= self.progress.stale
         return self.progress.step >= self.settings.steps or out_of_patience
 
-    def train(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
+    def train(self, log: MetricsLog | None, on_best: Callable[[Scores], None]) -> bool:
         """Train to the end (True) or until asked to stop (False). `on_best` is called after a best validation."""
         s, p = self.settings, self.progress
         items = self.task.batches(Position(p.epoch, p.batch), self.processes.rank, self.processes.world)
@@ -139,6 +153,7 @@ class Trainer:
         window = StepWindow(p)
         try:
             self.screen.at_step(p.step, s.steps)
+            self.look_back()
             while not self.finished:
                 started = time.perf_counter()
                 stop = self.step(data, window)
@@ -146,6 +161,7 @@ class Trainer:
                 self.screen.at_step(p.step, s.steps)
                 if p.step % s.log_every == 0 or p.step == s.steps:
                     self.report(log, window, data)
+                self.look_back()
                 better = False
                 if p.step % s.validate_every == 0 or p.step == s.steps:
                     better = self.validate(log, on_best)
@@ -158,7 +174,7 @@ class Trainer:
             data.close()
 
     def trial(self, seconds: float) -> float:
-        """Units per second, measured by training for about so long; the weights are of no use afterwards."""
+        """Units per second, measured by training for about so long; the weights are useless afterwards."""
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
         try:
             while not self.step(data, StepWindow(self.progress)):
@@ -166,12 +182,12 @@ class Trainer:
                 if self.progress.step == WARM:
                     started, before = now, self.progress.tokens
                 elif self.progress.step > WARM and now - started > seconds:
-                    self.stop_asked = self.processes.first  # the next step tells the others
+                    self.stop_asked = self.processes.first  # the next step passes it on to the others
             return (self.progress.tokens - before) / (time.perf_counter() - started)
         finally:
             data.close()
 
-    def step(self, data: Iterator[tuple[Position, Any]], window: StepWindow) -> bool:
+    def step(self, data: Batches, window: StepWindow) -> bool:
         """One optimizer step over `accumulate` batches; returns whether someone asked to stop."""
         s, p, weights = self.settings, self.progress, self.weights
         seed = np.random.SeedSequence([s.seed, p.step, self.processes.rank]).generate_state(1, np.uint64)[0]
@@ -218,7 +234,7 @@ class Trainer:
                 )
         return stop > 0
 
-    def pieces(self, batch: Any) -> list[Any]:
+    def pieces(self, batch: TensorBatch) -> list[TensorBatch]:
         """A batch in pieces, whose gradients add up to its own; whole on a GPU, and with sharded weights, which each piece would
         gather again."""
         if self.device.type != "cpu" or self.settings.shard:
@@ -226,7 +242,7 @@ class Trainer:
         return batch.pieces(max(PIECE, PIECE_NUMBERS // self.model.config.d_model))
 
     @cached_property
-    def spare(self) -> Any:
+    def spare(self) -> TensorBatch:
         """A batch for a process whose share of a batch is empty."""
         return next(batch for _, batch in self.task.batches(Position(), 0, 1) if batch is not None)
 
@@ -243,7 +259,7 @@ class Trainer:
 
     # Reporting
 
-    def report(self, log: MetricsLog | None, window: StepWindow, data: Prefetch[Any]) -> None:
+    def report(self, log: MetricsLog | None, window: StepWindow, data: Prefetch[tuple[Position, TensorBatch | None]]) -> None:
         """Log the steps since the last report."""
         p = self.progress
         values = window.close(p, data.waited)
@@ -255,14 +271,14 @@ class Trainer:
             left += values["seconds_per_step"] * (self.settings.steps - self.r_drop_begins)
         self.screen.report(p.step, self.settings.steps, values["nll"], values["tokens_per_second"], self.task.unit, left)
 
-    def validate(self, log: MetricsLog | None, on_best: Callable[[dict[str, Any]], None]) -> bool:
+    def validate(self, log: MetricsLog | None, on_best: Callable[[Scores], None]) -> bool:
         """Score the model on held-out examples, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
         with self.judging() as model:
             scores = self.task.validate(model, self.processes)
             score = ranking(scores, metric)
             better = p.best is None or score > p.best
-            # A model that is better by its loss alone is kept, but gives no hope of a better score.
+            # A model that is better only by a tie-breaker is kept, but does not reset the patience.
             p.stale = 0 if p.best is None or score[0] > p.best[0] else p.stale + 1
             if better:
                 p.best, p.best_step = score, p.step
@@ -279,7 +295,7 @@ class Trainer:
 
     @contextmanager
     def judging(self) -> Iterator[Any]:
-        """Inside, the model that is validated and kept."""
+        """The model that is validated and kept, with the right weights inside the block."""
         with self.weights.judged():
             self.weights.fill(self.judged_model)
             yield self.judged_model
@@ -287,7 +303,7 @@ class Trainer:
     # Ending
 
     def settle(self) -> str:
-        """Give the validated model its final weights; returns what they are."""
+        """Give the validated model its final weights; returns a description of them."""
         if self.settings.ema:
             self.weights.swap_mean()
             what = "running mean of the weights"

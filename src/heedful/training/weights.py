@@ -8,8 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypedDict
 
 from torch import Tensor, nn
+
+
+class AdamSettings(TypedDict):
+    """Keyword arguments of `torch.optim.Adam`."""
+
+    betas: tuple[float, float]
+    eps: float
 
 
 class Weights(ABC):
@@ -44,13 +52,13 @@ class Weights(ABC):
 
     @abstractmethod
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
-        """Take back what `vectors` gave after so many updates, or some of it."""
+        """Restore some or all of what `vectors` returned after `updates` updates."""
 
     @abstractmethod
     def swap_mean(self) -> None:
         """Exchange the weights with their running mean."""
 
-    def fill(self, model: nn.Module) -> None:  # noqa: B027
+    def fill(self, model: nn.Module) -> None:  # noqa: B027  # not abstract: most weights have nothing to do here
         """Copy the weights into the model that is validated, if that is not the trained one, which has them."""
 
     @contextmanager

@@ -11,8 +11,9 @@ import torch
 
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
+from heedful.runtime.cores import cores
 from heedful.runtime.device import pick_device
-from heedful.runtime.processes import Processes, cores, most_workers
+from heedful.runtime.processes import Processes, most_workers
 from heedful.runtime.screen import Screen, Silence
 from heedful.training.trainer import Trainer
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.nn.attention.base import Attended, Attention, AttentionWeights
+from heedful.nn.attention.base import Attended, Attention, AttentionWeights, Projected
 from heedful.nn.fast.attention import fused_attention
 from heedful.nn.masks import causal_mask, over_keys
 from heedful.nn.positions import PositionBias
@@ -58,7 +58,11 @@ class FullAttention(Attention):
         bias: PositionBias | None = None,
         dropout: float = 0.0,
         return_weights: bool = False,
+        padding: Tensor | None = None,
+        global_mask: Tensor | None = None,
+        of_globals: Projected | None = None,
     ) -> Attended:
+        """See `Attention.forward`."""
         queries, keys = query.size(2), key.size(2)
         added = None if bias is None else bias.dense_bias(query, keys, start)  # broadcasts to (B, H, Lq, Lk)
         mask = over_keys(key_mask)  # (B, 1, 1, Lk)

@@ -33,6 +33,7 @@ def label_smoothed_loss(
     if not torch.is_grad_enabled():  # a Function sees requires_grad even then; detached, it skips the gradients
         states, weight, bias = states.detach(), weight.detach(), None if bias is None else bias.detach()
     with torch.autocast(device, enabled=False):  # autocast would convert softmax to float32 and back
+        # torch's Function.apply has no annotations.
         loss, nll = _ChunkedLoss.apply(states, weight, bias, targets, smoothing, r_drop)  # type: ignore[no-untyped-call]
     return loss, nll
 

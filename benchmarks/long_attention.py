@@ -1,0 +1,175 @@
+"""Long inputs: how time and memory of each attention kind grow with the length, and speed beside Hugging Face's models.
+
+    python benchmarks/long_attention.py --output long_attention.txt
+
+First, forward and backward pass of one self-attention layer (d_model 128, two heads, each kind with its default settings) at
+lengths from 512 to 32,768, each kind in its own process with one thread: CPU time, which other load hardly changes, and how far
+memory rises above what the process had before. The exponent is the slope of a line fitted to the logarithms. Full attention,
+whose kernel stores no weights either, stops at 8,192. Then forward and backward pass of whole models at --length, beside
+LongformerModel and BigBirdModel of the same size, with the same window, blocks and global tokens, each in its own process with
+all cores: seconds, and CPU seconds of all threads.
+No dropout anywhere; float32; the median of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.models.bert import Bert, BertConfig
+from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
+from heedful.nn.multihead import MultiHeadAttention
+from measuring import Transcript, watch_peer
+
+LENGTHS = [512 * 2**power for power in range(7)]
+LONGEST_FULL = 8192
+WIDTH, HEADS = 128, 2
+LIMITS = {"window": 1.15, "longformer": 1.15, "bigbird": 1.15, "linformer": 1.15, "reformer": 1.3}
+SHAPE: dict[str, Any] = {"vocab": 1000, "layers": 4, "d_model": 256, "d_ff": 1024, "heads": 4}
+OURS: dict[str, dict[str, Any]] = {
+    "window": {"window": 256},
+    "longformer": {"window": 256, "global_projections": True},
+    "bigbird": {"window": 64, "attention_block": 64, "random_blocks": 3},
+    "full": {},
+}
+THEIRS = {"window": "LongformerModel", "longformer": "LongformerModel", "bigbird": "BigBirdModel"}
+
+
+def status(name: str) -> int:
+    """Bytes of this process: now (VmRSS) or at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def measure(step: Callable[[], Tensor], repeats: int = 3) -> dict[str, float]:
+    """The median seconds of a forward and a backward pass and their CPU time, and by how many bytes memory rises."""
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    seconds, cpu = [], []
+    for _ in range(repeats + 1):  # the first is warm-up
+        started, used = time.perf_counter(), time.process_time()
+        step().sum().backward()
+        seconds.append(time.perf_counter() - started)
+        cpu.append(time.process_time() - used)
+    median = statistics.median
+    return {"seconds": median(seconds[1:]), "cpu": median(cpu[1:]), "bytes": status("VmHWM") - before}
+
+
+def measure_layer(kind: Any) -> dict[str, Any]:
+    """Every length for one kind."""
+    torch.set_num_threads(1)
+    found = {}
+    for length in LENGTHS if kind != "full" else [length for length in LENGTHS if length <= LONGEST_FULL]:
+        layer = MultiHeadAttention(WIDTH, HEADS, settings=AttentionSettings(kind, max_length=length))
+        x = torch.randn(1, length, WIDTH, requires_grad=True)
+        found[length] = measure(lambda layer=layer, x=x: layer(x))  # type: ignore[misc]
+        del layer, x
+    return {"lengths": found}
+
+
+def our_model(kind: Any, length: int) -> nn.Module:
+    return Bert(BertConfig(**SHAPE, max_positions=length, dropout=0.0, attention_kind=kind, **OURS[kind]))
+
+
+def their_model(kind: str, length: int) -> nn.Module:
+    """The model of transformers of the same size."""
+    import transformers
+
+    shape: dict[str, Any] = {
+        "vocab_size": SHAPE["vocab"], "num_hidden_layers": SHAPE["layers"], "hidden_size": SHAPE["d_model"],
+        "intermediate_size": SHAPE["d_ff"], "num_attention_heads": SHAPE["heads"], "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0, "max_position_embeddings": length + 2,
+    }  # fmt: skip
+    if kind == "bigbird":
+        blocks: dict[str, Any] = {"block_size": 64, "num_random_blocks": 3, "attention_type": "block_sparse"}
+        bigbird: nn.Module = transformers.BigBirdModel(transformers.BigBirdConfig(**shape, **blocks))
+        return bigbird
+    config = transformers.LongformerConfig(**shape, attention_window=512, type_vocab_size=1)
+    longformer: nn.Module = transformers.LongformerModel(config)
+    return longformer
+
+
+def measure_model(side: str, kind: str, length: int) -> dict[str, Any]:
+    """One model, ours or theirs, in training."""
+    torch.manual_seed(0)
+    model = (our_model if side == "heedful" else their_model)(kind, length).train()
+    tokens = torch.randint(3, SHAPE["vocab"], (1, length))
+    chosen = {"global_attention_mask": (torch.arange(length) == 0).long()[None]} if kind == "longformer" else {}
+
+    def step() -> Tensor:
+        if side == "heedful":
+            states: Tensor = model(tokens)
+        else:
+            states = model(tokens, **chosen).last_hidden_state
+        return states
+
+    found = measure(step)
+    return {**found, "parameters": sum(p.numel() for p in model.parameters())}
+
+
+def exponent(points: Mapping[int, float]) -> float:
+    """The slope of a line through the logarithms."""
+    lengths, values = zip(*points.items(), strict=True)
+    return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
+
+
+def layers(out: Transcript) -> None:
+    rows = []
+    for kind in ATTENTION_KINDS:
+        found = watch_peer(__file__, {"layer": kind})["lengths"]
+        seconds = {int(length): row["cpu"] for length, row in found.items()}  # type: ignore[attr-defined]
+        memory = {int(length): row["bytes"] for length, row in found.items()}  # type: ignore[attr-defined]
+        for name, unit, values in (("CPU ms", 1e3, seconds), ("MB", 1e-6, memory)):
+            cells = [f"{values[length] * unit:,.0f}" if length in values else "" for length in LENGTHS]
+            limit = f"≤ {LIMITS[kind]}" if kind in LIMITS else ""
+            rows.append([kind, name, *cells, f"{exponent(values):.2f}", limit])
+    out.say("One layer, forward and backward:")
+    out.table(["kind", "", *(f"{length:,}" for length in LENGTHS), "exponent", "wanted"], rows)
+
+
+def models(out: Transcript, length: int) -> None:
+    rows = []
+    for kind in OURS:
+        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length})
+        cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
+        if kind in THEIRS:
+            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length})
+            cells.append(f"{theirs['step']:.2f} s, CPU {theirs['cpu']:.2f} s, {theirs['bytes'] / 1e6:,.0f} MB")
+            cells += [f"{theirs['step'] / ours['step']:.1f}×", f"{theirs['cpu'] / ours['cpu']:.1f}×"]
+            cells += [f"{theirs['bytes'] / ours['bytes']:.1f}×", THEIRS[kind]]
+        rows.append([kind, f"{ours['parameters'] / 1e6:.1f} M", *cells, *[""] * (6 - len(cells))])
+    out.say(f"Models of {SHAPE['layers']} layers, {SHAPE['d_model']} wide, at {length:,} tokens, forward and backward:")
+    out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--length", type=int, default=8192)
+    parser.add_argument("--part", choices=["all", "layers", "models"], default="all")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        given = json.loads(arguments.peer)
+        found = measure_layer(given["layer"]) if "layer" in given else measure_model(**given)
+        found["step"] = found.get("seconds", 0.0)  # `seconds` will be those of the whole process
+        print(json.dumps(found))
+        return
+    out = Transcript(arguments.output)
+    if arguments.part != "models":
+        layers(out)
+    if arguments.part != "layers":
+        models(out, arguments.length)
+
+
+if __name__ == "__main__":
+    main()

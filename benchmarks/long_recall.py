@@ -1,0 +1,156 @@
+"""Long-recall: accuracy, speed and memory of every kind of attention on documents of thousands of words.
+
+    python benchmarks/long_recall.py speed --output speed.txt
+    python benchmarks/long_recall.py accuracy --kinds longformer bigbird --lengths 8192 --steps 800 --output accuracy.txt
+    python benchmarks/long_recall.py table speed.txt accuracy.txt
+
+The recipe `long-recall` asks at the end of a document for what its first eighth states. Everything is the real command,
+`heedful train long-recall`; only the length and the kind of attention differ.
+
+`speed` trains for a few steps on documents that all have the full length: tokens per second without the first report, tokens per
+second of processor time by one thread (which other programs disturb less), and the peak memory of the process. `full` uses
+PyTorch's fused kernel, which never stores the L×L weights; with attention dropout (`--attention-dropout 0.1`, as BERT was
+published) there is no such kernel on a CPU, and they are stored. Run it on an idle machine without OMP_NUM_THREADS.
+
+`accuracy` trains on the recipe's own documents and scores held-out ones of the full length, after the same number of steps
+for every kind. `table` puts together what both have written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from heedful.data.long_recall import generate_long_recall
+from heedful.nn.attention.kinds import AttentionKind
+from heedful.recipes import load_recipe
+from heedful.tasks.classification import ClassificationTask
+from measuring import Transcript, heedful_rate, processor_seconds, watch_heedful
+
+KINDS = get_args(AttentionKind)
+LENGTHS = (4096, 8192)
+MEASURED = {
+    "tokens_per_second": "tokens/s",
+    "tokens_per_processor_second": "tokens per second of one core",
+    "megabytes": "peak memory, MB",
+}
+DOCUMENTS = 8  # one per step, when speed is measured
+
+
+def sized(kind: str, length: int, workers: int) -> list[str]:
+    """The settings of a kind and a length."""
+    return [
+        f"model.attention_kind={kind}",
+        f"model.max_positions={length}",
+        f"data.max_length={length}",
+        f"training.workers={workers}",
+    ]
+
+
+def measure_speed(kind: str, length: int, steps: int, dropout: float, folder: Path) -> dict[str, Any]:
+    """Tokens per second and peak memory while training on documents of the full length."""
+    data, valid = (folder / f"{length}.{split}.tsv" for split in ("train", "valid"))
+    if not valid.exists():
+        lines = [f"{text}\t{label}\n" for text, label in generate_long_recall("test", DOCUMENTS, 1, length - 2)]
+        data.write_text("".join(lines), encoding="utf-8")
+        valid.write_text(lines[0], encoding="utf-8")
+    run = folder / f"{kind}-{length}-{dropout}"
+    settings = [
+        f"data.train={data}", f"data.valid={valid}", f"model.attention_dropout={dropout}", f"training.batch_tokens={length}",
+        f"training.steps={steps}", f"training.validate_every={steps}", f"training.checkpoint_every={steps}",
+        "training.log_every=1", "training.validate_pairs=1",
+    ]  # fmt: skip
+    watched = watch_heedful("long-recall", [*sized(kind, length, 1), *settings], run)
+    task = ClassificationTask(load_recipe(str(run / "recipe.toml")), run / "data")
+    return {
+        "tokens_per_second": round(heedful_rate(run) * length),
+        "tokens_per_processor_second": round(length / processor_seconds(task, steps)),
+        "megabytes": round(watched.megabytes),
+    }
+
+
+def measure_accuracy(kind: str, length: int, given: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Accuracy on held-out documents of the full length after training by the recipe; an interrupted run is continued."""
+    run = folder / f"{kind}-{length}"
+    watched = watch_heedful("long-recall", [*sized(kind, length, 1), *given], run)
+    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    best = results["best"]["test"]
+    return {
+        "accuracy": round(best["accuracy"], 1),
+        "steps": results["steps"],
+        "training_seconds": round(results["seconds"]),
+        "megabytes_training": round(watched.megabytes),
+    }
+
+
+def saved(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows that an earlier run has written."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line.startswith('{"kind"'):
+            yield json.loads(line)
+
+
+def print_table(rows: Sequence[dict[str, Any]], transcript: Transcript) -> None:
+    """One row per length, attention dropout and kind, beside full attention of the same."""
+    merged: dict[tuple[int, float, str], dict[str, Any]] = {}
+    for row in rows:
+        merged.setdefault((row["length"], row.get("attention_dropout", 0.0), row["kind"]), {}).update(row)
+    cells = []
+    for (length, dropout, kind), row in sorted(merged.items(), key=lambda one: (one[0][0], one[0][1], KINDS.index(one[0][2]))):
+        full = merged.get((length, dropout, "full"), {})
+        beside = {key: f"{row[key] / full[key]:.2f}×" if key in row and key in full else "–" for key in MEASURED}
+        shown = {key: f"{row[key]:,}" if key in row else "–" for key in MEASURED}
+        cells.append([
+            f"{length:,}", f"{dropout:g}", kind,
+            f"{row['accuracy']:.1f} %" if "accuracy" in row else "–", f"{row['steps']:,}" if "steps" in row else "–",
+            *(cell for key in MEASURED for cell in (shown[key], beside[key])),
+        ])  # fmt: skip
+    measured = [head for name in MEASURED.values() for head in (name, "vs. full")]
+    head = ("length", "attention dropout", "kind", "accuracy", "steps", *measured)
+    transcript.table(head, cells)
+
+
+def main() -> None:
+    """Measure what is not yet in --output, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["speed", "accuracy", "table"])
+    parser.add_argument("files", nargs="*", type=Path, help="of `table`: what the others have written")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
+    parser.add_argument("--steps", type=int, default=4, help="of a measurement of speed")
+    parser.add_argument("--attention-dropout", type=float, default=0.0, help="of a measurement of speed")
+    parser.add_argument("--set", nargs="+", default=[], metavar="section.key=value", help="of trainings for accuracy")
+    parser.add_argument("--folder", type=Path, help="keep the runs here, and continue those that are there [they are deleted]")
+    parser.add_argument("--output", type=Path, help="also write what is printed to this file; what it has is not measured again")
+    a = parser.parse_args()
+    if a.what == "table":
+        print_table([row for path in a.files for row in saved(path)], Transcript(a.output, measures=False))
+        return
+    rows = list(saved(a.output)) if a.output else []
+    transcript = Transcript(None if rows else a.output, measures=a.what == "speed")
+    transcript.path = a.output  # when continuing, what is there is kept
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for length in a.lengths:
+            for kind in a.kinds:
+                identity: dict[str, Any] = {"kind": kind, "length": length}
+                if a.what == "speed":
+                    identity["attention_dropout"] = a.attention_dropout
+                if any(identity.items() <= row.items() for row in rows):
+                    continue
+                if a.what == "speed":
+                    found = measure_speed(kind, length, a.steps, a.attention_dropout, folder)
+                else:
+                    found = measure_accuracy(kind, length, a.set, folder)
+                rows.append({**identity, **found})
+                transcript.say(json.dumps(rows[-1]))
+    print_table(rows, transcript)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Long recall: what was stated at the beginning of a document thousands of words long is asked for at its end.
+
+`… saby amber=7 tuko … rilo coral=3 … (thousands of words) … mipo amber?` has the label 7. The keys with their digits stand in
+the first eighth of the document, so that nothing near the question tells the answer: an answer better than a guess has come
+across seven eighths of the document. Nothing is downloaded.
+
+Training documents have all lengths up to the longest, half as many words of each octave as of the one before, and one to four
+keys. So most of them are short and easy, and teach what the long ones need. Held-out documents all have the full length and
+four keys.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from heedful.data.splits import write_splits
+from heedful.errors import UsageError
+
+KEYS = "amber cedar coral ebony garnet jade opal topaz".split()
+DIGITS = "0123456789"
+STATED = 4  # most keys in a document
+EARLY = 8  # they are in the first of so many parts of it
+SHORTEST = 32  # words of a document to train on
+TRAINING_EXAMPLES = 60_000
+HELD_OUT_EXAMPLES = 200
+FILLING = 1000  # different words that mean nothing here
+
+
+def filling_words() -> list[str]:
+    """Words of two or three syllables, always the same."""
+    syllables = [a + b for a, b in itertools.product("bdfgklmnprstvz", "aeiouy")]
+    rng = random.Random("long recall")
+    words = {"".join(rng.choices(syllables, k=rng.choice((2, 2, 3)))) for _ in range(2 * FILLING)}
+    return sorted(words)[:FILLING]
+
+
+def generate_document(rng: random.Random, words: int, keys: int, filling: list[str], frequencies: list[float]) -> tuple[str, str]:
+    """A document of so many words that states so many keys, and its label: the digit of the key it asks for."""
+    found = rng.choices(filling, cum_weights=frequencies, k=words)
+    stated = dict(zip(rng.sample(KEYS, keys), rng.choices(DIGITS, k=keys), strict=True))
+    for place, (key, digit) in zip(rng.sample(range(words // EARLY), keys), stated.items(), strict=True):
+        found[place] = f"{key}={digit}"
+    asked = rng.choice(list(stated))
+    found[-1] = f"{asked}?"
+    return " ".join(found), stated[asked]
+
+
+def generate_long_recall(split: str, count: int, seed: int, longest: int) -> Iterator[tuple[str, str]]:
+    """`count` documents of at most `longest` words; those to train on have all lengths and numbers of keys."""
+    rng, filling = random.Random(f"long recall {split} {seed}"), filling_words()
+    frequencies = list(itertools.accumulate(1 / rank for rank in range(1, FILLING + 1)))  # as words in a language have them
+    for _ in range(count):
+        words, keys = longest, STATED
+        if split == "train":  # with the density 1 / words³, each octave has half as many words as the one before
+            words = round(rng.uniform(1 / longest**2, 1 / SHORTEST**2) ** -0.5)
+            keys = rng.randint(1, min(STATED, words // EARLY))
+        yield generate_document(rng, words, keys, filling, frequencies)
+
+
+def write_long_recall(
+    folder: Path, seed: int, count: int | None = None, longest: int = 4094, held_out: int = HELD_OUT_EXAMPLES
+) -> dict[str, Path]:
+    """TSV files of documents of at most `longest` words and their labels."""
+    least = STATED * EARLY  # words that have room for all keys
+    if longest < least:
+        raise UsageError(f"long-recall needs documents of {least} words: data.max_length must be at least {least + 2}")
+    counts = {"train": count or TRAINING_EXAMPLES, "valid": held_out, "test": held_out}
+    texts = {
+        split: "".join(f"{text}\t{label}\n" for text, label in generate_long_recall(split, number, seed, longest))
+        for split, number in counts.items()
+    }
+    return write_splits(folder, "long-recall", "tsv", texts)

@@ -1,0 +1,16 @@
+"""Perplexity: how many tokens a model hesitates between, on average."""
+
+from __future__ import annotations
+
+import math
+
+LARGEST_LOSS = 700.0  # whose exponential a float can still hold
+
+
+def perplexity(loss: float) -> float:
+    """exp of the mean negative log-likelihood of a token.
+
+    >>> round(perplexity(math.log(8)))
+    8
+    """
+    return math.exp(min(loss, LARGEST_LOSS))

@@ -1,0 +1,40 @@
+"""What is explained as a file: a page, a picture or JSON, as the ending of its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import HeedfulError, UsageError
+from heedful.explain.figures import require_matplotlib, save_figure
+from heedful.runtime.files import write_json, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def check_output(path: Path, pages: bool = True) -> None:
+    """Raise an error, before any work, if nothing could be written there."""
+    endings = (*([".html"] if pages else []), *PICTURES, ".json")
+    if path.suffix.lower() not in endings:
+        raise UsageError(f"the name of {path} must end in {', '.join(endings[:-1])} or {endings[-1]}, which says what is written")
+    if not path.absolute().parent.is_dir():
+        raise HeedfulError(f"there is no directory {path.parent} to write {path.name} into")
+    if path.suffix.lower() in PICTURES:
+        require_matplotlib()
+
+
+def write_output(
+    path: Path, page: Callable[[], str], figure: Callable[[], Figure], json_value: Callable[[], dict[str, Any]]
+) -> None:
+    """Write the form of something that the ending of `path` asks for; only that one is made."""
+    path = path.absolute()
+    if path.suffix.lower() == ".html":
+        write_text(path, page())
+    elif path.suffix.lower() == ".json":
+        write_json(path, json_value())
+    else:
+        save_figure(figure(), path)

@@ -1,0 +1,77 @@
+"""Export of a model to another library's format, proved by loading it there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import HeedfulError, UsageError, did_you_mean
+from heedful.interop.proof import sample_texts
+from heedful.jobs.registry import JOBS
+from heedful.pipelines.load import load_pipeline
+from heedful.runtime.files import whole_directory
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format and what it needs. Its module has `problems`, `write`, `check` and the precisions `QUANTIZE`."""
+
+    name: str
+    module: str  # of heedful.interop
+    needs: tuple[str, ...]  # modules that write it
+    loads: tuple[str, ...]  # modules that load it, for the check
+    install: str  # what to give to pip
+    checker: str = ""  # the module of `check`, if it is another one
+
+    def missing(self, modules: tuple[str, ...]) -> list[str]:
+        """Those that are not installed."""
+        return [name for name in modules if find_spec(name) is None]
+
+
+FORMATS = {
+    found.name: found
+    for found in (
+        Format("huggingface", "huggingface", (), ("transformers",), "transformers>=5", "huggingface_check"),
+        Format("ctranslate2", "ctranslate2", ("ctranslate2",), ("ctranslate2",), "heedful[fast]"),
+        Format("onnx", "onnx", ("onnx",), ("onnxruntime",), "heedful[onnx]"),
+    )
+}
+
+
+def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, check: bool = True) -> list[str]:
+    """Write the model in a directory as another format, and prove that it is the same model there; returns what to say."""
+    if to not in FORMATS:
+        raise UsageError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}")
+    form = FORMATS[to]
+    module: Any = import_module(f"heedful.interop.{form.module}")
+    if quantize is not None and quantize not in module.QUANTIZE:
+        known = f"it has {', '.join(module.QUANTIZE)}" if module.QUANTIZE else "it is always float32"
+        raise UsageError(f"{to} has no precision '{quantize}'; {known}")
+    refuse_to_overwrite(out)
+    if missing := form.missing(form.needs):
+        raise HeedfulError(f"--to {to} needs {', '.join(missing)}; install it with: pip install '{form.install}'")
+    pipeline = load_pipeline(folder)
+    if wrong := module.problems(pipeline):
+        whole = wrong[0] if to == "huggingface" else f"this model has settings that {to} cannot express: {'; '.join(wrong)}"
+        raise HeedfulError(whole)
+    said = []
+    with whole_directory(out) as place:
+        what = module.write(pipeline, place, quantize)
+        said.append(f"wrote {JOBS[pipeline.task].what} to {out} {what}")
+        if check and not (missing := form.missing(form.loads)):
+            prover: Any = import_module(f"heedful.interop.{form.checker or form.module}")
+            comparison = prover.check(pipeline, place, *sample_texts(pipeline, folder), quantize)
+            comparison.check()
+            said.append(f"checked: {comparison.sentence()}")
+        elif check:
+            said.append(f"not checked: {', '.join(missing)} is not installed; pip install '{form.install}' and export again")
+    return said
+
+
+def refuse_to_overwrite(out: Path) -> None:
+    """Raise an error unless `out` is new or an empty directory."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already; name a new directory")

@@ -1,0 +1,182 @@
+"""Reformer (Kitaev et al., 2020): locality-sensitive hashing sorts tokens into buckets, and a token sees those of its bucket.
+
+Queries and keys are shared: a key is its query, normalised. Shapes: B batch, H heads, L length (Lq queries, Lk keys), K d_k,
+V d_v, R rounds of hashing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.nn.attention.base import Attended, Attention, AttentionWeights, Projected
+from heedful.nn.masks import over_keys
+from heedful.nn.positions import PositionBias
+
+ALMOST_NEVER = -1e5  # added to the score of a token for itself, which counts only where there is no other
+
+
+class ReformerAttention(Attention):
+    """In each round, tokens are sorted by bucket and, within a bucket, by position. A token sees those of its bucket that are
+    at most `chunk` places away in that order: cost O(L · chunk · rounds). Rounds are joined as one softmax, in which a token
+    found in two rounds counts twice.
+
+    Published chunks are cut at fixed places of the sorted order, so that a later token could move an earlier one into another
+    chunk; here each token has its own, so that with `causal` no token depends on later ones. The rotations of the hashing
+    depend on the seed and the layer alone.
+    """
+
+    shares_queries = True
+
+    def __init__(self, buckets: int, rounds: int, chunk: int, seed: int = 1, layer: int = 0) -> None:
+        super().__init__()
+        self.buckets, self.rounds, self.chunk = buckets, rounds, chunk
+        self.seed = (seed << 16) + layer
+        self.rotations = torch.empty(0)
+
+    def hashes(self, key: Tensor, key_mask: Tensor | None) -> Tensor:
+        """The bucket of each key in each round: (B, H, L, K) → (B, H, R, L). Padding is in a bucket after all others."""
+        batch, heads, length, width = key.shape
+        if self.buckets == 1:
+            buckets = torch.zeros(batch, heads, self.rounds, length, dtype=torch.long, device=key.device)
+        else:
+            shape = (heads, self.rounds, width, self.buckets // 2)
+            if self.rotations.shape != shape or self.rotations.device != key.device:
+                rng = torch.Generator().manual_seed(self.seed)
+                self.rotations = torch.randn(shape, generator=rng).to(key.device)
+            rotated = key.detach().float()[:, :, None] @ self.rotations  # (B, H, R, L, buckets / 2)
+            buckets = torch.cat([rotated, -rotated], dim=-1).argmax(-1)
+        return buckets if key_mask is None else buckets.masked_fill(~key_mask.bool()[:, None, None, :], self.buckets)
+
+    def counts(self, buckets: Tensor, queries: int, causal: bool, key_mask: Tensor | None) -> Tensor:
+        """In how many rounds a query sees a key, from the buckets of the keys: (B, H, R, Lk) → (B, H, Lq, Lk).
+
+        The queries are the last ones. A token sees itself, once, if it sees no other.
+        """
+        length = buckets.size(-1)
+        place = in_order(buckets).argsort(-1)  # (B, H, R, Lk)
+        of_queries = slice(length - queries, length)
+        seen = buckets[..., of_queries, None] == buckets[..., None, :]  # (B, H, R, Lq, Lk)
+        seen = seen & ((place[..., of_queries, None] - place[..., None, :]).abs() <= self.chunk)
+        at = torch.arange(length, device=buckets.device)
+        itself = at[of_queries, None] == at
+        seen = seen & ~itself
+        if causal:
+            seen = seen & (at <= at[of_queries, None])
+        count = seen.sum(2)
+        count = torch.where(itself & ~seen.any(2).any(-1, keepdim=True), 1, count)
+        mask = over_keys(key_mask)
+        return count if mask is None else count * mask
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        key_mask: Tensor | None = None,
+        causal: bool = False,
+        start: int = 0,
+        bias: PositionBias | None = None,
+        dropout: float = 0.0,
+        return_weights: bool = False,
+        padding: Tensor | None = None,
+        global_mask: Tensor | None = None,
+        of_globals: Projected | None = None,
+    ) -> Attended:
+        """See `Attention.forward`. The queries are those of the last keys."""
+        with torch.autocast(query.device.type, enabled=False):
+            buckets = self.hashes(key, key_mask)
+            if not return_weights and query.size(2) == key.size(2) > 3 * self.chunk:
+                return Attended(self._in_order(query, key, value, buckets, key_mask, causal, bias, dropout), None)
+            counts = self.counts(buckets, query.size(2), causal, key_mask)
+            scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+            if bias is not None:
+                scores = scores + bias.dense_bias(query, key.size(2), start)
+            empty = counts.sum(-1, keepdim=True) == 0
+            masked = (scores + counts.log()).masked_fill(empty, 0.0)
+            weights = torch.softmax(masked, dim=-1).masked_fill(empty, 0.0)
+            heads = F.dropout(weights, dropout) @ value
+        return Attended(heads, AttentionWeights(weights, scores) if return_weights else None)
+
+    def _in_order(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        buckets: Tensor,
+        key_mask: Tensor | None,
+        causal: bool,
+        bias: PositionBias | None,
+        dropout: float,
+    ) -> Tensor:
+        """The heads (B, H, L, V), each round by a window over its sorted order."""
+        rounds = []
+        for number in range(self.rounds):
+            order = in_order(buckets[:, :, number])  # (B, H, L)
+            rounds.append(self._window(query, key, value, buckets[:, :, number], order, key_mask, causal, bias, dropout))
+        heads, totals = (torch.stack(parts) for parts in zip(*rounds, strict=True))  # (R, B, H, L, V) and (R, B, H, L, 1)
+        # A row that sees nothing has a total of −∞ in all rounds.
+        highest = totals.detach().amax(0, keepdim=True)
+        share = (totals - highest.masked_fill(highest == -math.inf, 0.0)).exp()
+        return (heads * share).sum(0) / share.sum(0).clamp(min=1e-9)
+
+    def _window(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        buckets: Tensor,
+        order: Tensor,
+        key_mask: Tensor | None,
+        causal: bool,
+        bias: PositionBias | None,
+        dropout: float,
+    ) -> tuple[Tensor, Tensor]:
+        """One round: heads (B, H, L, V), and the logarithm of the sum of exponentiated scores (B, H, L, 1)."""
+        length, b = query.size(2), self.chunk
+        n = -(-length // b)
+        before, after = b, 0 if causal else b
+
+        def sort(x: Tensor) -> Tensor:
+            """(B, H, L, …) in the order of the round."""
+            return x.gather(2, order.view(*order.shape, *[1] * (x.dim() - 3)).expand(-1, -1, -1, *x.shape[3:]))
+
+        def blocks(x: Tensor) -> Tensor:
+            """(B, H, L, …) → (B, H, n, b, …), of queries."""
+            cut: Tensor = F.pad(x, (*[0, 0] * (x.dim() - 3), 0, n * b - length)).unflatten(2, (n, b))
+            return cut
+
+        def beside(x: Tensor, fill: int = 0) -> Tensor:
+            """(B, H, L, …) → (B, H, n, W, …), of the keys beside each block of queries."""
+            padded = F.pad(x, (*[0, 0] * (x.dim() - 3), before, n * b - length + after), value=fill)
+            return padded.unfold(2, before + b + after, b).movedim(-1, 3)
+
+        own, others = blocks(sort(buckets)), beside(sort(buckets), fill=-1)
+        step = torch.arange(before + b + after, device=query.device) - before - torch.arange(b, device=query.device)[:, None]
+        mask = (own[..., None] == others[..., None, :]) & (step.abs() <= self.chunk)  # (B, H, n, b, W)
+        if causal:
+            mask = mask & (step <= 0)
+        if key_mask is not None:
+            mask = mask & (others != self.buckets)[..., None, :]
+        queries, keys, values = blocks(sort(query)), beside(sort(key)), beside(sort(value))
+        scores = queries @ keys.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, H, n, b, W)
+        if bias is not None:
+            scores = scores + bias.bias(queries, blocks(order)[..., None], beside(order)[..., None, :])
+        scores = torch.where(step == 0, scores + ALMOST_NEVER, scores).masked_fill(~mask, -math.inf)
+        empty = ~mask.any(-1, keepdim=True)  # (B, H, n, b, 1)
+        scores = scores.masked_fill(empty, 0.0)
+        total = scores.logsumexp(-1, keepdim=True)
+        weights = (scores - total).exp().masked_fill(empty, 0.0)
+        heads = F.dropout(weights, dropout) @ values
+        back = order.argsort(-1)[..., None]
+        heads, total = heads.flatten(2, 3), total.masked_fill(empty, -math.inf).flatten(2, 3)
+        return heads.gather(2, back.expand(-1, -1, -1, heads.size(-1))), total.gather(2, back)
+
+
+def in_order(buckets: Tensor) -> Tensor:
+    """(…, L): the positions by bucket, and those of one bucket in their own order."""
+    return buckets.argsort(dim=-1, stable=True)

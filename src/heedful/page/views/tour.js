@@ -1,0 +1,87 @@
+// The guided tour: one question that learners are stuck on per step, each with the page set up on the reader's own model.
+
+import {button, make} from "../dom.js";
+import {tokensOf} from "../draw/attention.js";
+import {shuffled} from "../change.js";
+
+const CLEAN = {change: {}, target: "", stack: "", part: ""};
+
+/** What a model has, for choosing what a step shows. */
+function featuresOf(app, model) {
+  const {attention = [], norm} = model.shape ?? {};
+  const parts = attention.map(({name}) => name);
+  return {
+    kind: model.kind, norm, parts, stack: model.kind === "gpt" ? "decoder" : "encoder", cross: parts.includes("cross"),
+    causal: ["seq2seq", "gpt"].includes(model.kind), transformer: model.kind !== "recurrent", divisor: parts.length > 0 && model.kind !== "recurrent",
+    image: model.kind === "vit",
+  };
+}
+
+/** The steps: `needs` names what the model must have; `set` gives the values of the page. */
+export const STEPS = [
+  {id: "parallel", needs: "transformer", set: ({stack}) => ({view: "flow", stack, layer: 1, head: 1})},
+  {id: "between", needs: "cross", set: () => ({view: "attention", part: "cross", layer: 1, head: 0, mode: "lines"})},
+  {id: "mask", needs: "causal", set: async (features, app) => ({view: "whatif", part: "decoder", layer: 1, head: 1, change: {causal: false}, target: await ownTarget(features, app)})},
+  {id: "divisor", needs: "divisor", set: ({stack}) => ({view: "whatif", part: stack, layer: 1, head: 1, change: {divisor: 1}})},
+  {id: "positions", needs: "transformer", set: async (features, app) => ({view: "whatif", part: features.stack, layer: 1, head: 0, change: {positions: false, ...await shuffle(app)}})},
+  {id: "heads", needs: "parts", set: ({cross, stack}) => ({view: "attention", part: cross ? "cross" : stack, layer: 2, head: 1, mode: "lines"})},
+  {id: "residual", needs: "transformer", set: ({stack}) => ({view: "whatif", part: stack, layer: 1, head: 1, change: {residual: false}})},
+  {id: "keysvalues", needs: "divisor", set: ({stack}) => ({view: "flow", stack, layer: 1, head: 1}), scroll: ".stage-mix"},
+  {id: "family", needs: null, set: () => ({view: "output"})},
+];
+
+/** A target for the open mask: what the model itself writes; a GPT is given no more than its prompt. */
+async function ownTarget({kind}, app) {
+  if (kind === "gpt") return "";
+  return (await app.look({}))?.output ?? "";
+}
+
+async function shuffle(app) {
+  const explanation = await app.look({});
+  if (!explanation || explanation.kind === "gpt") return {};
+  const name = explanation.sequences.source ? "source" : "input";
+  let seed = 7;
+  const random = () => (seed = seed * 16807 % 2147483647) / 2147483647; // the same order for everybody who follows the tour
+  return {permute: {[name]: shuffled(tokensOf(explanation, name), random)}};
+}
+
+export class Tour {
+  constructor(app) {
+    this.app = app;
+    this.starter = button(app.t("tour.start"), () => this.go(1), {class: "quiet tourstart"});
+    this.view = make("div", {class: "tourbox"});
+  }
+
+  get number() {
+    return Math.min(STEPS.length, Math.max(0, this.app.state.values.tour ?? 0));
+  }
+
+  /** Go to a step and set the page up for it. */
+  async go(number) {
+    const {app} = this, step = STEPS[number - 1];
+    const features = featuresOf(app, await app.model());
+    const has = !step.needs || (step.needs === "parts" ? features.parts.length > 0 : features[step.needs]);
+    const wanted = has ? await step.set(features, app) : {view: features.parts.length ? "attention" : "output"};
+    app.state.set({...CLEAN, ...wanted, tour: number});
+    if (step.scroll && has) setTimeout(() => document.querySelector(step.scroll)?.scrollIntoView({behavior: "smooth", block: "center"}), 700);
+    else this.view.scrollIntoView({block: "nearest", behavior: "smooth"});
+  }
+
+  async show() {
+    const {app, number} = this, {t} = app;
+    this.starter.hidden = number > 0;
+    if (!number) return this.view.replaceChildren();
+    const step = STEPS[number - 1], features = featuresOf(app, await app.model());
+    const has = !step.needs || (step.needs === "parts" ? features.parts.length > 0 : features[step.needs]);
+    if (number !== this.number) return;
+    const text = key => t(`tour.${step.id}.${key}`, {}, "");
+    const own = text(features.kind);
+    this.view.replaceChildren(make("section", {class: "card tour", "aria-label": t("tour.title"), "aria-live": "polite"},
+      make("div", {class: "tourhead"}, make("span", {class: "count"}, `${number} / ${STEPS.length}`), make("ol", {class: "dots"}, STEPS.map((one, index) => make("li", {}, button("", () => this.go(index + 1), {"aria-label": t(`tour.${one.id}.question`), title: t(`tour.${one.id}.question`), "aria-current": index + 1 === number ? "step" : null})))),
+        button("×", () => app.state.set({tour: 0}), {class: "quiet close", "aria-label": t("tour.close")})),
+      make("h2", {}, text("question")), text("answer").split("\n").map(line => make("p", {}, line)), own ? make("p", {}, own) : null,
+      has ? make("p", {class: "try"}, make("b", {}, `${t("tour.try")} `), text("try")) : make("p", {class: "try"}, make("b", {}, `${t("tour.without")} `), text("without")),
+      make("div", {class: "tools"}, number > 1 ? button(t("tour.back"), () => this.go(number - 1), {class: "quiet"}) : null,
+        number < STEPS.length ? button(t("tour.next"), () => this.go(number + 1), {class: "main"}) : button(t("tour.end"), () => app.state.set({tour: 0}), {class: "main"}))));
+  }
+}

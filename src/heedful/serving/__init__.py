@@ -1,0 +1,1 @@
+"""The HTTP service around trained models."""

@@ -1,0 +1,229 @@
+"""The part of OpenAI's API that fits: models, completions of language models, embeddings of encoders."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+
+from heedful.serving.pool import Model, Ticket, pieces_of
+from heedful.serving.request_error import RequestError
+from heedful.serving.service import Service
+
+Text = Annotated[str, Field(max_length=1_000_000)]
+
+
+class OpenAIProblem(BaseModel):
+    """An error in OpenAI's shape."""
+
+    error: dict[str, Any]
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
+}
+
+
+class StreamOptions(BaseModel):
+    """What a stream contains."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(BaseModel):
+    """A prompt to continue."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    model: str
+    prompt: Text | list[Text] | list[int] | list[list[int]] = Field(description="Text, or token ids; one or several.")
+    max_tokens: Annotated[int, Field(ge=0, le=1_000_000)] | None = 16
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
+    n: Annotated[int, Field(ge=1, le=128)] | None = 1
+    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: bool | None = False
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63)] | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    best_of: Literal[1] | None = None
+    presence_penalty: Literal[0] | None = 0
+    frequency_penalty: Literal[0] | None = 0
+    suffix: Literal[""] | None = None
+    user: str | None = None
+
+
+class EmbeddingRequest(BaseModel):
+    """Texts to turn into vectors."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    input: Text | list[Text] = Field(description="One text or several.")
+    encoding_format: Literal["float", "base64"] | None = "float"
+    dimensions: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    user: str | None = None
+
+
+def router(service: Service) -> APIRouter:
+    """The paths of this API."""
+    api = APIRouter(prefix="/v1", tags=["OpenAI"])
+
+    @api.get("/models", summary="The models", responses={401: PROBLEMS[401]})
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [described(model) for model in service.pool.models.values()]}
+
+    @api.get("/models/{name}", summary="One model", responses={401: PROBLEMS[401], 404: PROBLEMS[404]})
+    def model(name: str) -> dict[str, Any]:
+        return described(service.any_model(name))
+
+    @api.post("/completions", summary="Continue prompts with a language model", responses=PROBLEMS, response_model=None)
+    async def completions(request: Request, body: CompletionRequest) -> Any:
+        chosen = service.model(request, body.model, "generate")
+        prompts = prompts_of(body.prompt)
+        service.check_texts(prompts)
+        options = options_of(body)
+        service.check_options({"max_tokens": options["max_tokens"], "n": body.n or 1}, len(prompts))
+        seed = body.seed if body.seed is not None else random.randrange(2**62)
+        caller = next(service.pool.callers)
+        tickets: list[Ticket] = []
+        try:
+            for prompt in prompts:
+                for draw in range(body.n or 1):
+                    own = {**options, "seed": f"{seed}/{draw}"}
+                    tickets.append(service.pool.submit(chosen, "complete", prompt, own, caller, stream=bool(body.stream)))
+        except RequestError:
+            service.pool.cancel(tickets)
+            raise
+        head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time()), "model": body.model}
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
+            return StreamingResponse(stream(service, tickets, head, usage), media_type="text/event-stream")
+        outcomes = await service.wait(request, tickets)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        choices = [choice_of(index, answers[0]) for index, answers in enumerate(outcomes)]
+        return JSONResponse({**head, "choices": choices, "usage": usage_of([a[0] for a in outcomes], body.n or 1)})
+
+    @api.post("/embeddings", summary="Texts as vectors", responses=PROBLEMS, response_model=None)
+    async def embeddings(request: Request, body: EmbeddingRequest) -> Any:
+        chosen = service.model(request, body.model, "embed")
+        texts = [body.input] if isinstance(body.input, str) else body.input
+        if not texts:
+            raise RequestError(400, "input is empty", "usage")
+        service.check_texts(texts)
+        if body.dimensions not in (None, chosen.facts["width"]):
+            raise RequestError(400, f"the vectors of {chosen.name} have {chosen.facts['width']} dimensions", "usage")
+        vectors = [answers[0]["vector"] for answers in await service.all(request, chosen, "embed", texts, {})]
+        rows: list[Any] = vectors
+        if body.encoding_format == "base64":
+            rows = [base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode() for vector in vectors]
+        data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
+        tokens = sum(len(text.split()) for text in texts)
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": data,
+                "model": body.model,
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            }
+        )
+
+    return api
+
+
+def described(model: Model) -> dict[str, Any]:
+    """A model in OpenAI's shape."""
+    return {"id": model.name, "object": "model", "created": int(model.loaded), "owned_by": "heedful"}
+
+
+def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Any]:
+    """One prompt or several, each text or token ids."""
+    if isinstance(given, str):
+        return [given]
+    if not given:
+        raise RequestError(400, "prompt is empty", "usage")
+    if isinstance(given[0], int):
+        return [given]
+    return list(given)
+
+
+def options_of(body: CompletionRequest) -> dict[str, Any]:
+    """A request as the options of a completion."""
+    temperature = 1.0 if body.temperature is None else body.temperature
+    return {
+        "max_tokens": 16 if body.max_tokens is None else body.max_tokens,
+        "temperature": temperature if temperature >= 0.001 else 0.0,
+        "top_p": 1.0 if body.top_p is None else max(body.top_p, 1e-6),
+        "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
+        "logprobs": body.logprobs,
+        "echo": bool(body.echo),
+        "stream": bool(body.stream),
+    }
+
+
+def choice_of(index: int, answer: dict[str, Any]) -> dict[str, Any]:
+    """One continuation in OpenAI's shape."""
+    return {"index": index, **{name: answer[name] for name in ("text", "logprobs", "finish_reason")}}
+
+
+def usage_of(answers: list[dict[str, Any]], per_prompt: int) -> dict[str, int]:
+    """Tokens read, each prompt once, and written."""
+    read = sum(answer["prompt_tokens"] for answer in answers[::per_prompt])
+    written = sum(answer["completion_tokens"] for answer in answers)
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+async def stream(service: Service, tickets: list[Ticket], head: dict[str, Any], usage: bool) -> AsyncIterator[bytes]:
+    """Server-sent events: every piece as soon as it is written, in whatever order the prompts come."""
+    import asyncio
+
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    answers: list[dict[str, Any]] = []
+
+    async def follow(index: int, ticket: Ticket) -> None:
+        try:
+            async for piece in pieces_of(ticket):
+                await events.put({**head, "choices": [choice_of(index, piece)]})
+            (answer,) = await ticket.future
+            answers.append(answer)
+            await events.put({**head, "choices": [choice_of(index, answer)]})
+        except RequestError as error:
+            await events.put({"error": {"message": str(error), "type": "server_error", "param": None, "code": None}})
+        finally:
+            await events.put(None)
+
+    followers = [asyncio.ensure_future(follow(index, ticket)) for index, ticket in enumerate(tickets)]
+    try:
+        async with asyncio.timeout(service.settings.timeout):
+            left = len(followers)
+            while left:
+                event = await events.get()
+                if event is None:
+                    left -= 1
+                else:
+                    yield b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n"
+        if usage and answers:
+            per_prompt = max(1, len(tickets) // max(1, len({id(ticket.work.given) for ticket in tickets})))
+            final = {**head, "choices": [], "usage": usage_of(answers, per_prompt)}
+            yield b"data: " + json.dumps(final).encode() + b"\n\n"
+        yield b"data: [DONE]\n\n"
+    except TimeoutError:
+        late = {"error": {"message": "the request took too long", "type": "server_error", "param": None, "code": None}}
+        yield b"data: " + json.dumps(late).encode() + b"\n\n"
+    finally:
+        for follower in followers:
+            follower.cancel()
+        service.pool.cancel(tickets)

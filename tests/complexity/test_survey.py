@@ -1,0 +1,102 @@
+"""Measuring layers: what is tried, what is left out and why, and how the results are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from heedful.complexity import survey as module
+from heedful.complexity.exponents import fitted_exponent
+from heedful.complexity.layers import LAYERS, Shape, small_attention
+from heedful.complexity.measure import Cost, measure
+from heedful.complexity.survey import LayerReport, Plan, cost_of, survey
+from heedful.complexity.table import as_csv, as_json, cost_rows, path_rows, skipped_lines
+from heedful.errors import UsageError
+
+
+def plan(**changed: object) -> Plan:
+    small = Shape(16, 2, 3, small_attention(8))
+    given = {"layers": ["full-stored"], "lengths": [64, 128], "widths": [8, 16], "shape": small, "length": 64}
+    return Plan(**{**given, "path_lengths": [8], "path_shape": Shape(8, 2, 3, small_attention(2)), "rounds": 1, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 1.5, 2.0])
+def test_the_exponent_of_a_power_is_found(power: float) -> None:
+    assert fitted_exponent((size, 3e-6 * size**power) for size in (100, 200, 800)) == pytest.approx(power)
+
+
+@pytest.mark.parametrize("points", [[], [(64, 0.1)], [(64, 0.1), (64, 0.2)], [(64, 0.1), (128, 0.0)]])
+def test_one_size_has_no_exponent(points: list[tuple[float, float]]) -> None:
+    assert fitted_exponent(points) is None
+
+
+def test_stored_weights_take_memory_that_grows_with_the_square() -> None:
+    costs = [measure("full-stored", length, Shape(16, 2), 1, 4 << 30) for length in (512, 1024)]
+    seconds, bytes_used = zip(*((cost.seconds, cost.bytes) for cost in costs), strict=True)
+    assert all(cost.skipped == "" for cost in costs)
+    assert seconds[0] > 0
+    assert bytes_used[0] > 2 * 2 * 512 * 512 * 4  # two heads' scores and weights
+    assert 3 < bytes_used[1] / bytes_used[0] < 5
+
+
+def test_a_measurement_that_outgrows_its_memory_says_so_and_harms_nobody() -> None:
+    found = measure("full-stored", 4096, Shape(16, 2), 1, 300 << 20)
+    assert (found.seconds, found.bytes) == (None, None)
+    assert found.skipped == "it did not fit into 0.3 GB"
+
+
+def test_what_cannot_fit_or_takes_too_long_is_never_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "measure", lambda *given: pytest.fail("it was tried"))
+    report = LayerReport(LAYERS["full-stored"])
+    huge = cost_of(report, plan(), 1_000_000, Shape(16, 2))
+    assert "GB may be used" in huge.skipped
+    assert huge.skipped.startswith("needs about 32,0")
+    report.costs.append(Cost("full-stored", 1024, 16, seconds=3.0, bytes=10))
+    assert cost_of(report, plan(), 4096, Shape(16, 2)).skipped == "would take about 1 min 36 s"
+    gru = LayerReport(LAYERS["gru"], [Cost("gru", 1000, 16, seconds=3.0, bytes=8 << 30)])
+    assert cost_of(gru, plan(seconds=1e9), 5000, Shape(16, 2)).skipped.startswith("needs about 42.9 GB")
+
+
+def test_a_survey_reports_growth_steps_and_paths() -> None:
+    chosen = plan(layers=["convolution", "gru"])
+    found: list[LayerReport] = []
+    ticks: list[None] = []
+    survey(chosen, lambda: ticks.append(None), found)
+    assert len(ticks) == 2 * (len(chosen.points) + 1) == 2 * 4
+    assert [(cost.length, cost.width) for cost in found[0].costs] == [(64, 16), (128, 16), (64, 8)]
+    assert found[1].paths == {8: 8}
+    head, rows = path_rows(chosen, found)
+    assert rows[0][3:] == ["7", "O(L/k)"]
+    assert rows[1][3:] == ["8", "O(L)"]
+    head, rows = cost_rows(chosen, found)
+    assert head[2:6] == ["time in L", "time in D", "memory in L", "memory in D"]
+    assert all(cell.endswith(")") for cell in rows[0][2:6])
+    lines = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert len(lines) == 2 * 4
+    assert float(lines[0]["seconds"]) > 0
+    written = json.loads(json.dumps(as_json(chosen, found)))
+    assert written["layers"][1]["longest_path"] == {"8": 8}
+    assert written["layers"][1]["exponents"]["time in L"] == pytest.approx(found[1].exponents(chosen)["time in L"])
+
+
+def test_a_layer_without_results_still_has_its_row() -> None:
+    found = [LayerReport(LAYERS["full"], [Cost("full", 64, 16, skipped="too large")])]
+    assert cost_rows(plan(), found)[1] == [["full", "O(L²·D)", "– (2)", "– (1)", "– (1)", "– (1)", "–", "–"]]
+    assert skipped_lines(found) == ["full at 64 positions, 16 wide, was left out: too large"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"lengths": [0]}, "lengths must be from 1 to 10,000,000, not 0"),
+        ({"widths": [3]}, "a width of 3 cannot be split into 2 heads"),
+        ({"path_lengths": [5000]}, "path lengths must be from 1 to 1,024, not 5,000"),
+        ({"rounds": 0}, "the rounds must be from 1 to 1,000, not 0"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        plan(**changed)

@@ -1,0 +1,70 @@
+"""The file of a model for the browser: exact where it can be, and refused in words where the engine could not run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from node_engine import ask_engine
+from random_models import network_file
+
+from heedful.errors import HeedfulError
+from heedful.models import build_model
+from heedful.models.gpt import GPTConfig
+from heedful.models.seq2seq import Seq2SeqConfig
+from heedful.page.model_file import Numbers, rounded_rows
+from heedful.page.runnable import MOST_PARAMETERS, check_runnable
+
+
+def test_every_16_bit_number_arrives(tmp_path: Path) -> None:
+    patterns = np.arange(65536, dtype=np.uint16).view(np.float16)
+    finite = patterns[np.isfinite(patterns)]
+    model = build_model(GPTConfig(len(finite), 1, 1, 1, 1, context=1))
+    with torch.no_grad():
+        model.output_weight.copy_(torch.from_numpy(finite.astype(np.float32))[:, None])
+    body = "return model.network.output.weight"
+    (found,) = ask_engine(tmp_path, [[body]], network_file(model))
+    assert np.array_equal(np.array(found, dtype=np.float32), finite.astype(np.float32))
+
+
+def test_numbers_too_large_for_16_bits_keep_32(tmp_path: Path) -> None:
+    numbers = Numbers(16)
+    assert numbers.tensor("w", torch.tensor([1.0, 70_000.0]))["type"] == "float32"
+    assert numbers.tensor("w", torch.tensor([1.0, 65_504.0]))["type"] == "float16"
+    assert numbers.tensor("empty", torch.zeros(0))["type"] == "float16"
+
+
+def test_a_row_is_rounded_by_its_own_scale() -> None:
+    values = np.array([[1.0, -2.0, 0.5], [0.0, 0.0, 0.0], [1e-3, 2e-3, -1e-3]], dtype=np.float32)
+    scales, rounded = rounded_rows(values)
+    assert np.allclose(scales[:, None] * rounded, values, atol=np.abs(values).max(1, keepdims=True) / 254 + 1e-12)
+    assert rounded.dtype == np.int8
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(HeedfulError, match="w has numbers that are not finite"):
+        Numbers(16).tensor("w", torch.tensor([1.0, float("nan")]))
+
+
+def test_a_file_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+    (found,) = ask_engine(tmp_path, [["begin", {}]], b"no model at all")
+    assert found.startswith("InputError: this is not a model file")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "said"), [(MOST_PARAMETERS + 1, "gpt", "at most"), (1, "diffusion", "of kind diffusion")]
+)
+def test_what_the_engine_cannot_run_is_refused(parameters: int, kind: str, said: str) -> None:
+    with pytest.raises(HeedfulError, match=said):
+        check_runnable("m", kind, GPTConfig(4), parameters)
+
+
+def test_a_setting_that_the_engine_does_not_know_is_named() -> None:
+    check_runnable("m", "seq2seq", Seq2SeqConfig(4, 4), 1)
+    other: Any = Seq2SeqConfig(4, 4, attention_kind="window")
+    object.__setattr__(other, "activation", "swish")
+    with pytest.raises(HeedfulError, match="attention_kind=window and activation=swish"):
+        check_runnable("m", "seq2seq", other, 1)
