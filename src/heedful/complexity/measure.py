@@ -24,6 +24,7 @@ from heedful.errors import HeedfulError
 if sys.platform != "win32":
     import resource
 
+M_MMAP_THRESHOLD = -3  # of glibc's malloc.h: allocations from this size on are mapped one by one
 SHARE = 0.6  # of the free memory that one measurement may take
 
 
@@ -101,15 +102,15 @@ def _seconds_and_bytes(layer: LayerType, length: int, shape: Shape, rounds: int)
     torch.manual_seed(1)
     module, x = layer.build(shape, length, 0), torch.randn(1, length, shape.width)
     _pass(module, x)  # loads kernels and their buffers, which stay
-    _give_back_memory()
-    before = _forget_peak()
-    _pass(module, x)
-    peak = _peak_bytes() - before
     seconds = []
     for _ in range(rounds):
         started = time.perf_counter()
         _pass(module, x)
         seconds.append(time.perf_counter() - started)
+    _give_back_memory()
+    before = _forget_peak()
+    _pass(module, x)
+    peak = _peak_bytes() - before
     return min(seconds), max(0, peak)
 
 
@@ -122,10 +123,15 @@ def _pass(module: torch.nn.Module, x: torch.Tensor) -> None:
 
 
 def _give_back_memory() -> None:
-    """Return freed memory to the system, so that the next pass has to ask for it again (glibc)."""
+    """Return freed memory to the system, now and as soon as a tensor is freed from now on (glibc).
+
+    Otherwise a peak would depend on what the allocator happens to keep for later.
+    """
     gc.collect()
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 16)
+        libc.malloc_trim(0)
 
 
 def _limit_memory(limit: int) -> None:
