@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from heedful.data.parallel import Pair
-from heedful.data.prepare import load_prepared
+from heedful.data.prepare_pairs import load_prepared
 from heedful.evaluation.bleu import translation_scores
 from heedful.models import build_model
 from heedful.pipelines import load_pipeline

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from heedful.data.batches import Position
-from heedful.data.framing import Batch, SpecialIds, collate
+from heedful.data.collation import Batch, SpecialIds, collate
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Silence

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.interop.huggingface import import_huggingface
 from heedful.runtime.cores import cores
 from measuring import Transcript, at_end_alone, counted, heedful_facts, medians, watch_heedful, watch_peer

@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.data.batches import POOL, Position, batches_from
-from heedful.data.framing import special_ids
-from heedful.data.prepare import load_prepared
+from heedful.data.collation import special_ids
+from heedful.data.prepare_pairs import load_prepared
 from heedful.recipes import load_recipe
 from heedful.runtime.run_log import read_metrics
 from measuring import PAPER, Transcript, read_process, with_children

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from heedful.page.model_file import pack_model
 from heedful.page.standalone import standalone_page
 from heedful.pipelines import load_pipeline
-from heedful.pipelines.directory import find_directory
+from heedful.pipelines.model_directory import find_directory
 from measuring import Transcript
 
 SECONDS = 4.0

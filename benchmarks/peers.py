@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
 from heedful.data.batches import Position
-from heedful.data.framing import Batch, SpecialIds, special_ids
+from heedful.data.collation import Batch, SpecialIds, special_ids
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
 from heedful.recipes import load_recipe

@@ -38,7 +38,7 @@ from typing import Any
 import torch
 
 from attention_matters import file_of
-from heedful.data.framing import Batch
+from heedful.data.collation import Batch
 from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe

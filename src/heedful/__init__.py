@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from heedful.pipelines.answerer import Answerer as Answerer
     from heedful.pipelines.classifier import Classifier as Classifier
     from heedful.pipelines.embedder import Embedder as Embedder
-    from heedful.pipelines.images import ImageClassifier as ImageClassifier
+    from heedful.pipelines.image_classifier import ImageClassifier as ImageClassifier
     from heedful.pipelines.masked import MaskedModel as MaskedModel
     from heedful.pipelines.summarizer import Summarizer as Summarizer
     from heedful.pipelines.tagger import Tagger as Tagger

@@ -21,7 +21,7 @@ import torch
 from torch.nn.functional import pad
 
 from attention_matters import JOBS, MODELS, draw, length_ranges, model_overrides, parameters_of, spread
-from heedful.data.framing import Batch, SpecialIds, collate
+from heedful.data.collation import Batch, SpecialIds, collate
 from heedful.models import build_model
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import load_recipe

@@ -124,7 +124,7 @@ def test_an_image_whose_name_is_not_utf8_is_classified(trained: Trained, tmp_pat
 def test_a_beam_that_does_not_fit_into_memory_is_refused(
     count: str, trained: Trained, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.pipelines.memory.memory_of_machine", lambda: 1 << 30)
+    monkeypatch.setattr("heedful.pipelines.memory_check.memory_of_machine", lambda: 1 << 30)
     out, err = run("translate", trained("translation"), "1 2 3", count, 1_000_000, code=2)
     assert out == ""
     assert err.startswith("error: a beam of 1,000,000 would take about ")

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from conftest import real_data
 from heedful.data.batches import POOL, Position, Prefetch, batches_from, plan_epoch
 from heedful.data.bpe_dropout import BpeDropout
+from heedful.data.collation import Batch, SpecialIds, collate, special_ids
 from heedful.data.drops import Drops
-from heedful.data.framing import Batch, SpecialIds, collate, special_ids
-from heedful.data.prepare import load_prepared, prepare
+from heedful.data.prepare_pairs import load_prepared, prepare_pairs
 from heedful.data.token_store import ParallelStore, write_store
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 from heedful.recipes.settings import TokenizerSettings
 from heedful.runtime.screen import Silence
 from heedful.text import Tokenizer
@@ -296,7 +296,7 @@ def test_padding_of_real_text_is_under_a_tenth(tmp_path: Path) -> None:
         valid_source=str(text / "val.de.gz"),
         valid_target=str(text / "val.en.gz"),
     )
-    prepare(data, TokenizerSettings(kind="bpe", size=8000), 1, tmp_path / "data", Silence())
+    prepare_pairs(data, TokenizerSettings(kind="bpe", size=8000), 1, tmp_path / "data", Silence())
     prepared = load_prepared(tmp_path / "data")
     assert len(prepared.train) == 29_000
     assert len(prepared.valid) == 1014

@@ -18,7 +18,7 @@ from heedful.data.drops import Drops
 from heedful.data.encodings import refuse_markup, refuse_non_text, refuse_other_encoding
 from heedful.data.lines import raw_lines, read_lines
 from heedful.data.parallel import ParallelFiles
-from heedful.data.text import BLOCK, blocks_of
+from heedful.data.plain_text import BLOCK, blocks_of
 from heedful.errors import HeedfulError
 
 TEXTS = {

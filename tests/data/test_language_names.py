@@ -10,7 +10,7 @@ import pytest
 from babel import Locale
 
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.data.language_names import LANGUAGES, labelled_names, names_in, write_language_names
 
 

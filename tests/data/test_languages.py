@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from heedful.data.languages import language_name, language_of, languages_of
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.data.listops import OPERATORS, generate_listops, value_of, write_listops
 
 EXAMPLES = list(generate_listops("train", 60, 1))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.data.long_recall import DIGITS, EARLY, KEYS, SHORTEST, STATED, filling_words, generate_long_recall, write_long_recall
 from heedful.errors import UsageError
 

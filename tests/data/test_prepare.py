@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.data.parallel import Pair
-from heedful.data.prepare import Prepared, load_prepared, prepare
+from heedful.data.prepare_pairs import Prepared, load_prepared, prepare_pairs
 from heedful.errors import HeedfulError, UsageError
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 from heedful.recipes.settings import TokenizerSettings
 from heedful.text import Tokenizer
 
@@ -54,7 +54,7 @@ def make(folder: Path, corpus: list[Pair] | None = None, notes: Notes | None = N
         write_pairs(folder / "pairs.tsv", corpus)
     tokenizer = TokenizerSettings(**{"kind": "byte", **changes.pop("tokenizer", {})})
     data = PairSettings(**{"source": str(folder / "pairs.tsv"), **changes})
-    prepare(data, tokenizer, seed, folder / "data", notes or Notes())
+    prepare_pairs(data, tokenizer, seed, folder / "data", notes or Notes())
     return load_prepared(folder / "data")
 
 

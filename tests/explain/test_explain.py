@@ -27,7 +27,7 @@ from heedful.nn.positions import PositionKind
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.classifier import Classifier
 from heedful.pipelines.embedder import Embedder
-from heedful.pipelines.images import ImageClassifier
+from heedful.pipelines.image_classifier import ImageClassifier
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 from heedful.text import Tokenizer
@@ -332,7 +332,7 @@ def test_what_cannot_be_explained_is_refused_in_words(
 
 
 def test_an_input_whose_weights_would_not_fit_into_memory_is_refused(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.explain.tensors.memory_of_machine", lambda: 20_000)
+    monkeypatch.setattr("heedful.explain.from_trace.memory_of_machine", lambda: 20_000)
     with pytest.raises(UsageError, match=r"explain a text of at most about \d+ tokens"):
         explain(load_pipeline(trained("classification")), "the sun is over 7 rivers . " * 4)
 

@@ -15,8 +15,8 @@ from heedful.explain import explain
 from heedful.explain.compare import compare
 from heedful.explain.explanation import Token
 from heedful.explain.figures import label_of, save_figure
-from heedful.explain.files import check_output
 from heedful.explain.heads import summarize_heads
+from heedful.explain.output_file import check_output
 from heedful.explain.positions import Positions
 from heedful.explain.word_attention import word_attention
 from heedful.pipelines import load_pipeline

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import TASKS, Trained
-from heedful.explain.drawable import LONGEST
+from heedful.explain.attention_json import LONGEST
 from heedful.explain.report import learning_curves, main_score_first, typical_explanation, write_report
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.classifier import Classifier

@@ -15,11 +15,11 @@ from heedful.page.model_file import pack_model
 from heedful.page.samples import samples_of_run
 from heedful.page.standalone import standalone_page
 from heedful.pipelines import load_pipeline
-from heedful.pipelines.directory import find_directory
+from heedful.pipelines.model_directory import find_directory
 from heedful.recipes import load_recipe
 from heedful.runtime.screen import Silence
-from heedful.training.history import earlier_weights
 from heedful.training.run import train
+from heedful.training.weight_history import earlier_weights
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

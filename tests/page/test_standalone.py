@@ -93,7 +93,7 @@ def test_earlier_weights_are_kept_and_put_in(tmp_path: Path, run: Run) -> None:
         f"step-{step:09d}.safetensors" for step in (0, 10, 20, 30)
     ]
     run("page", folder, tmp_path / "out.html", "--checkpoints", "3")
-    from heedful.training.history import earlier_weights
+    from heedful.training.weight_history import earlier_weights
 
     pipeline = load_pipeline(folder)
     packed = pack_model(pipeline, "digits", checkpoints=earlier_weights(folder / "best", pipeline.model, 3))

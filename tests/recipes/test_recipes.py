@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import TRAINABLE as JOBS
 from heedful.models import config_class
 from heedful.models.presets import PRESETS

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import heedful as package
 from conftest import Command, write_pairs
 from heedful.data.batches import Position
-from heedful.data.framing import Batch
+from heedful.data.collation import Batch
 from heedful.errors import HeedfulError
 from heedful.models.seq2seq import Seq2Seq
 from heedful.recipes import load_recipe

@@ -12,7 +12,7 @@ from conftest import small_recipe, write_images
 from heedful.errors import HeedfulError, UsageError
 from heedful.recipes import load_recipe
 from heedful.runtime.screen import Silence
-from heedful.tasks.images import ImageTask
+from heedful.tasks.image_classification import ImageTask
 
 EVERY = np.arange(0, 48, 4)  # of both classes
 

@@ -25,7 +25,7 @@ def compare(
 
     from heedful.cli.table_screen import show_tables
     from heedful.explain.compare import compare as compare_runs
-    from heedful.explain.files import check_output, write_output
+    from heedful.explain.output_file import check_output, write_output
     from heedful.runtime.files import finite
 
     if out:

@@ -11,6 +11,7 @@ from heedful.cli.verb import Device
 from heedful.errors import UsageError
 
 if TYPE_CHECKING:
+    from heedful.cli.explain_output import Output
     from heedful.explain import Explanation
     from heedful.pipelines.pipeline import AnyPipeline
 
@@ -68,9 +69,9 @@ def explain(
     device: Device = "auto",
 ) -> None:
     """Show what a model did with an input: attention, candidates, logit lens, norms and the beam's tree."""
-    from heedful.cli import explain_many
+    from heedful.cli import explain_corpus
     from heedful.cli.explain_output import Output
-    from heedful.explain.files import check_output
+    from heedful.explain.output_file import check_output
     from heedful.pipelines.load import load_pipeline
     from heedful.runtime.device import pick_device
 
@@ -84,14 +85,14 @@ def explain(
     if model is None:
         if positions is None or positions == "own":
             raise UsageError("name a model, such as runs/dates; only --positions KIND needs none")
-        return explain_many.show_positions(positions, None, output)
+        return _show_positions(positions, None, output)
     pipeline: AnyPipeline = load_pipeline(model, pick_device(device))
     if positions:
-        return explain_many.show_positions(positions, pipeline, output)
+        return _show_positions(positions, pipeline, output)
     if heads:
-        return explain_many.show_heads(pipeline, heads, output)
+        return explain_corpus.show_heads(pipeline, heads, output)
     if align:
-        return explain_many.show_alignments(pipeline, align, translation, gold, when, layer, head, output)
+        return explain_corpus.show_alignments(pipeline, align, translation, gold, when, layer, head, output)
     given, second = _inputs(text, passage)
     asked = {"target": target, "beam": beam, "length_penalty": length_penalty, "length": length, "top": top}
     from heedful.explain import explain as explain_input
@@ -104,7 +105,20 @@ def explain(
     _write(explanation, output, show, part, layer, head)
 
 
-def _write(explanation: Explanation, output: Any, show: str, part: str, layer: str | None, head: int | None) -> None:
+def _show_positions(kind: str, pipeline: AnyPipeline | None, output: Output) -> None:
+    """The positions of a model (`own`), or of a kind."""
+    from heedful.explain.positions import Positions
+
+    if pipeline is None:
+        found = Positions.of_kind(kind)
+    elif kind == "own":
+        found = Positions.of_model(pipeline.model)
+    else:
+        raise UsageError(f"--positions {kind} shows a kind by itself and needs no model; --positions own shows the model's")
+    output.write(found)
+
+
+def _write(explanation: Explanation, output: Output, show: str, part: str, layer: str | None, head: int | None) -> None:
     from heedful.cli.explain_screen import show_explanation
 
     chosen: dict[str, Any] = {"part": part, "layer": layer, "head": head} if show in ("attention", "scores", "patches") else {}

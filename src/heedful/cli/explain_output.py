@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from heedful.cli.table_screen import show_tables
-from heedful.explain.files import write_output
+from heedful.explain.output_file import write_output
 from heedful.explain.tables import TableView, table_page
 from heedful.runtime.files import finite
 

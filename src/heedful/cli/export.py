@@ -28,7 +28,7 @@ def export(
 ) -> None:
     """Write a model so that other software loads it, and prove that it gives the same outputs there."""
     from heedful.interop.export import export_model
-    from heedful.pipelines.directory import find_directory
+    from heedful.pipelines.model_directory import find_directory
 
     for sentence in export_model(find_directory(model), out, to, quantize, check):
         typer.echo(sentence)

@@ -48,9 +48,9 @@ def page(
     from heedful.page.samples import samples_of_file, samples_of_run
     from heedful.page.standalone import standalone_page
     from heedful.pipelines import load_pipeline
-    from heedful.pipelines.directory import find_directory
+    from heedful.pipelines.model_directory import find_directory
     from heedful.runtime.files import os_error_sentence, write_text
-    from heedful.training.history import earlier_weights
+    from heedful.training.weight_history import earlier_weights
 
     *given, last = models
     out = Path(last)

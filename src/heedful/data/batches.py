@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.data.bpe_dropout import BpeDropout
-from heedful.data.framing import Batch, SpecialIds, collate
+from heedful.data.collation import Batch, SpecialIds, collate
 from heedful.data.token_store import ParallelStore
 from heedful.errors import HeedfulError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from babel import Locale
 
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 
 NO_LANGUAGES = {"tok", "new", "sh", "und", "mul", "zxx"}  # endings that are also codes of languages, but rarely meant so
 PACKED = {".gz", ".bz2", ".xz"}

@@ -18,7 +18,7 @@ from heedful.jobs.options import ExplainOptions
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.answerer import Answerer
 from heedful.pipelines.encoder import EncoderPipeline
-from heedful.pipelines.images import ImageClassifier
+from heedful.pipelines.image_classifier import ImageClassifier
 from heedful.pipelines.masked import MaskedModel
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.pipelines.tagger import Tagger

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import LOWER_IS_BETTER, SHOWN, RunResults, Scores, shown_scores
-from heedful.explain.curves import Chart, line_chart
 from heedful.explain.figures import LINES, new_figure
+from heedful.explain.learning_curves import Chart, line_chart
 from heedful.explain.tables import Cell, TableView, table_page
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.files import os_error_sentence, read_json

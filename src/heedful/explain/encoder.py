@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.framing import segments_of
+from heedful.data.collation import segments_of
 from heedful.data.question_windows import question_windows, word_edges
 from heedful.explain.encoder_rows import AnyEncoder, Row, named, window_row
 from heedful.explain.explanation import Candidate, Explanation, Lens, Prediction, Token, TokenSequence
-from heedful.explain.tensors import attention_map, candidates_of, check_size, lens_of, norms_of
+from heedful.explain.from_trace import attention_map, candidates_of, check_size, norms_of
+from heedful.explain.logit_lens import lens_of
 from heedful.jobs.registry import JOBS
 from heedful.jobs.results import Filling, Guess
 from heedful.models import kind_of

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.framing import collate
+from heedful.data.collation import collate
 from heedful.decoding.beam_tree import BeamTree
 from heedful.decoding.search import next_log_probabilities
 from heedful.decoding.sentence import Limits, Sentence
 from heedful.explain.explanation import Beam, Branch, Candidate, Explanation, Lens, Prediction, Token, TokenSequence
-from heedful.explain.tensors import attention_map, candidates_of, check_size, lens_of, norms_of, row_labels
+from heedful.explain.from_trace import attention_map, candidates_of, check_size, norms_of, row_labels
+from heedful.explain.logit_lens import lens_of
 from heedful.explain.tokens import BEGIN, END, encoded_tokens, names_of, written_tokens
 from heedful.jobs.options import ExplainOptions, TranslateOptions
 from heedful.jobs.registry import JOBS

@@ -7,11 +7,12 @@ from torch import Tensor
 from heedful.data.images import Pixels, data_uri
 from heedful.explain.encoder import SUMMARIES
 from heedful.explain.explanation import Candidate, Explanation, Picture, Prediction, Token, TokenSequence
-from heedful.explain.tensors import attention_map, candidates_of, check_size, lens_of, norms_of
+from heedful.explain.from_trace import attention_map, candidates_of, check_size, norms_of
+from heedful.explain.logit_lens import lens_of
 from heedful.jobs.registry import JOBS
 from heedful.models import kind_of
 from heedful.nn.pooling import class_scores
-from heedful.pipelines.images import ImageClassifier
+from heedful.pipelines.image_classifier import ImageClassifier
 
 ABOUT = "Rows and columns are the patches of the image, named by row and column, after [CLS]."
 POOLING = "Rows are the learned queries, one per class, columns the patches of the image."

@@ -11,7 +11,8 @@ from heedful.decoding.search import next_log_probabilities
 from heedful.errors import UsageError
 from heedful.explain.encoder_decoder import search
 from heedful.explain.explanation import Beam, Candidate, Explanation, Prediction, Token, TokenSequence
-from heedful.explain.tensors import attention_map, candidates_of, check_size, lens_of, norms_of
+from heedful.explain.from_trace import attention_map, candidates_of, check_size, norms_of
+from heedful.explain.logit_lens import lens_of
 from heedful.explain.tokens import END, encoded_tokens, names_of, written_tokens
 from heedful.jobs.options import ExplainOptions, GenerateOptions
 from heedful.jobs.registry import JOBS

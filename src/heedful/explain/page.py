@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from heedful.explain.drawable import drawable
+from heedful.explain.attention_json import attention_json
 from heedful.explain.explanation import Explanation
 from heedful.explain.explanation_json import explanation_json
 from heedful.explain.templates import environment
@@ -16,7 +16,7 @@ NOTEBOOK_HEIGHT = 720  # pixels
 def explanation_page(explanation: Explanation) -> str:
     """The whole page."""
     template = environment().get_template("explanation.template.html")
-    drawn = drawable(explanation, longest=None)
+    drawn = attention_json(explanation, longest=None)
     return template.render(
         explanation=explanation,
         data={**explanation_json(explanation, with_attention=False), **(drawn or {})},

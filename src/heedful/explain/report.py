@@ -9,9 +9,9 @@ from pathlib import Path
 from heedful.errors import UsageError
 from heedful.evaluation.score_names import SHOWN, RunResults, Scores, shown_scores
 from heedful.explain.any_model import explain_example
-from heedful.explain.curves import Chart, line_chart
-from heedful.explain.drawable import LONGEST, drawable
+from heedful.explain.attention_json import LONGEST, attention_json
 from heedful.explain.explanation import Explanation
+from heedful.explain.learning_curves import Chart, line_chart
 from heedful.explain.templates import environment
 from heedful.page.inline import inlined_modules, inlined_styles
 from heedful.pipelines.pipeline import Example, Pipeline
@@ -54,7 +54,7 @@ def write_report(run: Path, results: RunResults, pipeline: Pipeline[Example], ex
         score_names=score_names,
         score_rows=[(name, data, *(found.get(label, "–") for label in score_names)) for name, data, found in rows],
         samples=[{"image": "", **sample} for sample in results["samples"]],
-        explanation=drawable(typical) if typical else None,
+        explanation=attention_json(typical) if typical else None,
         styles=inlined_styles("style/colours.css", "style/attention.css"),
         modules=inlined_modules("draw/attention.js", "i18n/i18n.js"),
     )  # fmt: skip

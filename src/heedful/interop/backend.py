@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.errors import HeedfulError
 from heedful.jobs.options import Backend
 from heedful.models import kind_of
-from heedful.pipelines.directory import find_directory
+from heedful.pipelines.model_directory import find_directory
 from heedful.runtime.files import os_error_sentence
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.models.vit import ViTConfig
 from heedful.models.weights import load_weights, named_weights
-from heedful.pipelines.directory import check_shapes, header_shapes
 from heedful.pipelines.load import load_pipeline
+from heedful.pipelines.model_directory import check_shapes, header_shapes
 from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
 from heedful.settings import Json, Values
 from heedful.text import Tokenizer

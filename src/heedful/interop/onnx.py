@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.data.framing import frame
+from heedful.data.collation import frame
 from heedful.decoding.sentence import Hypothesis
 from heedful.interop.known_settings import unknown_settings
 from heedful.interop.onnx_graph import Graph

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.pipelines.directory import WRONG_SHOWN, weight_shapes
+from heedful.pipelines.model_directory import WRONG_SHOWN, weight_shapes
 
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heedful.errors import UsageError
-from heedful.jobs import data
+from heedful.jobs import data_settings as data
 from heedful.jobs.options import ClassifyOptions, FillOptions, GenerateOptions, Options, SummarizeOptions, TranslateOptions
 from heedful.jobs.results import Answer, Classification, Continuation, Embedding, Filling, Result, Summary, Tagging, Translation
 
@@ -205,8 +205,8 @@ JOBS: dict[str, Job] = {
             "an image classifier",
             ("classify",),
             "classify DIRECTORY image.png",
-            "pipelines.images:ImageClassifier",
-            "tasks.images:ImageTask",
+            "pipelines.image_classifier:ImageClassifier",
+            "tasks.image_classification:ImageTask",
             data.ImageSettings,
             ("digits",),
             ("vit",),

@@ -18,7 +18,7 @@ LEVEL = 6  # of compression: a reader waits for it
 def served_card(pipeline: AnyPipeline, folder: Path) -> dict[str, Any]:
     """What the page shows of a model before it has the weights; `problem` says why it can never have them."""
     from heedful.models import kind_of
-    from heedful.pipelines.directory import find_directory
+    from heedful.pipelines.model_directory import find_directory
 
     config = pipeline.model.config
     name = folder.name
@@ -36,7 +36,7 @@ def served_card(pipeline: AnyPipeline, folder: Path) -> dict[str, Any]:
 def write_model_file(folder: str, name: str, path: str) -> None:
     """Pack a model directory. Run in a process of its own, so that a server's memory stays small."""
     from heedful.pipelines import load_pipeline
-    from heedful.pipelines.directory import find_directory
+    from heedful.pipelines.model_directory import find_directory
 
     found = find_directory(Path(folder))
     pipeline = load_pipeline(found)

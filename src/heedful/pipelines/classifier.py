@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, overload
 
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.errors import UsageError
 from heedful.evaluation.classification import classification_scores
 from heedful.evaluation.score_names import Sample

@@ -9,7 +9,7 @@ from typing import ClassVar, Self, TypeVar
 import numpy as np
 from torch import Tensor
 
-from heedful.data.framing import frame, segments_of
+from heedful.data.collation import frame, segments_of
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
 from heedful.pipelines.pipeline import Pipeline, by_budget

@@ -9,7 +9,7 @@ import torch
 
 from heedful.errors import HeedfulError
 from heedful.jobs.registry import JOBS, jobs_of
-from heedful.pipelines.directory import find_directory, read_config
+from heedful.pipelines.model_directory import find_directory, read_config
 from heedful.pipelines.pipeline import AnyPipeline
 
 

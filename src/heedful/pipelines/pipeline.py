@@ -21,7 +21,7 @@ from heedful.jobs.registry import JOBS
 from heedful.jobs.results import Result
 from heedful.models import build_model, config_class, kind_of
 from heedful.models.weights import load_weights, named_weights
-from heedful.pipelines.directory import (
+from heedful.pipelines.model_directory import (
     FORMAT,
     check_shapes,
     find_directory,

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 
+from heedful.data.collation import SpecialIds, collate, frame, special_ids
 from heedful.data.drops import Drops
-from heedful.data.framing import SpecialIds, collate, frame, special_ids
 from heedful.data.parallel import ParallelFiles
 from heedful.decoding.batching import Encoded
 from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
@@ -21,7 +21,7 @@ from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.decoder import BATCH_TOKENS, DecoderPipeline
-from heedful.pipelines.memory import check_beam
+from heedful.pipelines.memory_check import check_beam
 from heedful.pipelines.pipeline import as_list, by_budget, options_of
 from heedful.settings import CountOrNone
 from heedful.text import Tokenizer

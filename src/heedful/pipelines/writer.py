@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, overload
 import torch
 
 from heedful.data.drops import Drops
-from heedful.data.text import blocks_of
+from heedful.data.plain_text import blocks_of
 from heedful.data.text_windows import TextWindow, text_windows
 from heedful.decoding.batching import Encoded
 from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
@@ -21,7 +21,7 @@ from heedful.jobs.results import Continuation, Result
 from heedful.models.gpt import GPT
 from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.decoder import DecoderPipeline
-from heedful.pipelines.memory import check_beam
+from heedful.pipelines.memory_check import check_beam
 from heedful.pipelines.pipeline import as_list, options_of
 from heedful.text import Tokenizer
 

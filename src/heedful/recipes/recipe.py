@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tomli_w
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import FILES, JOBS, PAIRED, TRAINABLE, DataSettings, Job
 from heedful.models import config_class
 from heedful.models.bert import BertConfig

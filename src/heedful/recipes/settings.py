@@ -1,4 +1,4 @@
-"""The sections of a recipe that every job has: tokenizer, training and decoding. Those of its data are in `jobs.data`."""
+"""The sections of a recipe that every job has: tokenizer, training and decoding. Those of data: `jobs.data_settings`."""
 
 from __future__ import annotations
 

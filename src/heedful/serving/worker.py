@@ -129,8 +129,8 @@ class Worker:
 def facts_of(pipeline: Pipeline[Any], folder: str) -> dict[str, Any]:
     """What the front process, which loads no model itself, must know of one."""
     from heedful.page.served import served_card
-    from heedful.pipelines.directory import find_directory
     from heedful.pipelines.encoder import EncoderPipeline
+    from heedful.pipelines.model_directory import find_directory
 
     config = pipeline.model.config
     return {

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from heedful.data.collation import segments_of
 from heedful.data.country_facts import write_cldr_questions
-from heedful.data.examples import Maker, Reader, write_in_groups
-from heedful.data.framing import segments_of
 from heedful.data.prepare import Facts
+from heedful.data.prepare_examples import Maker, Reader, write_in_groups
 from heedful.data.question_windows import QuestionWindow, question_windows
 from heedful.data.squad import Question, read_squad
 from heedful.data.token_store import Rows
-from heedful.jobs.data import ExampleSettings, QuestionSettings
+from heedful.jobs.data_settings import ExampleSettings, QuestionSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.answerer import Answerer
 from heedful.recipes import Recipe

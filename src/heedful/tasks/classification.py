@@ -9,14 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from heedful.data.examples import Maker, Reader, write_in_groups
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.data.language_names import write_language_names
 from heedful.data.listops import write_listops
 from heedful.data.long_recall import write_long_recall
 from heedful.data.prepare import Facts
+from heedful.data.prepare_examples import Maker, Reader, write_in_groups
 from heedful.errors import HeedfulError
-from heedful.jobs.data import ClassificationSettings, ExampleSettings
+from heedful.jobs.data_settings import ClassificationSettings, ExampleSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.classifier import Classifier
 from heedful.tasks.encoder import EncoderBatch, LabelledTask

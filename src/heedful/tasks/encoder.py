@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.data.batches import Indices, Position, deal_batches, plan_epoch
-from heedful.data.examples import Maker, Reader, held_examples, prepare_examples
-from heedful.data.framing import TensorBatch, frame
+from heedful.data.collation import TensorBatch, frame
 from heedful.data.prepare import Facts, Reporter, read_manifest
+from heedful.data.prepare_examples import Maker, Reader, held_examples, prepare_examples
 from heedful.data.token_store import ParallelStore
-from heedful.jobs.data import ExampleSettings
+from heedful.jobs.data_settings import ExampleSettings
 from heedful.jobs.registry import JOBS
 from heedful.models.bert import Bert, BertConfig
 from heedful.recipes import Recipe

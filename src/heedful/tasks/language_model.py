@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from heedful.data.batches import Indices, Position, deal_batches
-from heedful.data.framing import TensorBatch
+from heedful.data.collation import TensorBatch
+from heedful.data.plain_text import blocks_of
 from heedful.data.prepare import Facts, Reporter, prepare_once
 from heedful.data.python_reference import write_topic_text
 from heedful.data.splits import SPLIT_NAMES
-from heedful.data.text import blocks_of
 from heedful.data.text_windows import TextWindow, text_windows
 from heedful.data.token_store import TokenArray, write_rows
 from heedful.errors import HeedfulError, UsageError

@@ -14,16 +14,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from heedful.data.batches import Indices
+from heedful.data.collation import TensorBatch, frame, segments_of
 from heedful.data.documents import read_documents
-from heedful.data.examples import Maker, Reader, write_in_groups
-from heedful.data.framing import TensorBatch, frame, segments_of
 from heedful.data.masking import mask_tokens
 from heedful.data.prepare import Facts
+from heedful.data.prepare_examples import Maker, Reader, write_in_groups
 from heedful.data.python_reference import write_topic_sentences
 from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
 from heedful.data.token_store import Rows
 from heedful.errors import HeedfulError
-from heedful.jobs.data import ExampleSettings
+from heedful.jobs.data_settings import ExampleSettings
 from heedful.models.bert import Bert
 from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.masked import MaskedModel

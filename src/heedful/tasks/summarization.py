@@ -9,7 +9,8 @@ from pathlib import Path
 from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
 from heedful.data.parallel import Pair
-from heedful.data.prepare import Facts, Reporter, prepare_once, write_pairs
+from heedful.data.prepare import Facts, Reporter, prepare_once
+from heedful.data.prepare_pairs import write_pairs
 from heedful.data.python_reference import write_topic_summaries
 from heedful.errors import UsageError
 from heedful.models.seq2seq import Seq2Seq
@@ -51,9 +52,7 @@ class SummarizationTask(TranslationTask):
 
         def make(temporary: Path) -> Facts:
             made = write_topic_summaries(temporary, seed) if data.generate else {k: Path(v) for k, v in named.items() if v}
-            files = {
-                "" if split == "train" else f"{split}_": SummaryFile(made[split]) if split in made else None for split in named
-            }
+            files = {split: SummaryFile(made[split]) if split in made else None for split in named}
             return write_pairs(files, data, recipe.tokenizer, temporary, reporter, True, ready_tokenizers(recipe))
 
         prepare_once(settings, paths, folder, reporter, make)

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from heedful.data.conll import read_conll
 from heedful.data.date_tags import write_date_tags
-from heedful.data.examples import Maker, Reader, write_in_groups
 from heedful.data.prepare import Facts
+from heedful.data.prepare_examples import Maker, Reader, write_in_groups
 from heedful.data.tagged_words import TaggedSentence, pieces_of
 from heedful.data.token_store import Rows
-from heedful.jobs.data import ExampleSettings
+from heedful.jobs.data_settings import ExampleSettings
 from heedful.models.bert import Bert
 from heedful.pipelines.tagger import Tagger
 from heedful.tasks.encoder import EncoderBatch, LabelledTask

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batches import Position
-from heedful.data.framing import TensorBatch
+from heedful.data.collation import TensorBatch
 from heedful.data.prepare import Facts, Reporter, read_manifest
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
 from heedful.nn.fast.loss import label_smoothed_loss
-from heedful.pipelines.directory import DirectoryConfig, find_directory, read_config, read_tokenizers, read_weights
+from heedful.pipelines.model_directory import DirectoryConfig, find_directory, read_config, read_tokenizers, read_weights
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.recipes import Recipe, model_settings
 from heedful.runtime.processes import Processes

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from heedful.data.batches import Position, batches_from
 from heedful.data.bpe_dropout import BpeDropout
-from heedful.data.framing import Batch, special_ids
+from heedful.data.collation import Batch, special_ids
 from heedful.data.languages import languages_of
-from heedful.data.prepare import Reporter, load_prepared, prepare
+from heedful.data.prepare import Reporter
+from heedful.data.prepare_pairs import load_prepared, prepare_pairs
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from heedful.pipelines.directory import find_directory, read_tokenizers
+from heedful.pipelines.model_directory import find_directory, read_tokenizers
 from heedful.pipelines.translator import Translator
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task, pretrained_config, ready_files, writing_loss
@@ -55,7 +56,7 @@ class TranslationTask(Task[Seq2Seq, Batch]):
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
         ready = ready_tokenizers(recipe)
-        prepare(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, ready_files(recipe))
+        prepare_pairs(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, ready_files(recipe))
 
     def pipeline(self, model: Seq2Seq, quick: bool = False) -> Translator:
         tokenizers = self.data.source_tokenizer, self.data.target_tokenizer

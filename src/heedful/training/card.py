@@ -6,7 +6,7 @@ from torch import nn
 
 from heedful.data.languages import language_name, languages_of
 from heedful.evaluation.score_names import Scores, shown_scores
-from heedful.jobs.data import PairSettings
+from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress

@@ -24,7 +24,7 @@ from heedful.runtime.run_log import MetricsLog
 from heedful.runtime.screen import Screen, Silence
 from heedful.runtime.stop_signals import stop_signals
 from heedful.training.finish import finish_run, keep_best
-from heedful.training.memory import check_memory
+from heedful.training.memory_check import check_memory
 from heedful.training.trainer import Trainer
 from heedful.training.worker_trial import measure_speed, with_chosen_workers
 

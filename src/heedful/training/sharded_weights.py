@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from heedful.data.framing import TensorBatch
+from heedful.data.collation import TensorBatch
 from heedful.nn.decoder import DecoderLayer
 from heedful.nn.encoder import EncoderLayer
 from heedful.runtime.processes import Processes, explained

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.batches import Position, Prefetch
-from heedful.data.framing import TensorBatch
+from heedful.data.collation import TensorBatch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
 from heedful.recipes import Recipe
@@ -38,9 +38,9 @@ from heedful.training.checkpoint import (
     save_checkpoint,
 )
 from heedful.training.flat_weights import FlatWeights
-from heedful.training.history import keep_weights
-from heedful.training.memory import check_memory
+from heedful.training.memory_check import check_memory
 from heedful.training.schedule import learning_rate
+from heedful.training.weight_history import keep_weights
 from heedful.training.weights import AdamSettings, Weights
 
 Batches: TypeAlias = Iterator[tuple[Position, TensorBatch | None]]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from heedful.explain.curves import MARKED, line_chart, round_ticks, tick_label
+from heedful.explain.learning_curves import MARKED, line_chart, round_ticks, tick_label
 
 
 @pytest.mark.parametrize("highest", [0.0, 0.003, 0.3, 0.7, 1.0, 3.44, 99.9, 100.0, 15_012.0, 2e6])

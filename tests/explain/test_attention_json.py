@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.explain.drawable import LONGEST, drawable
+from heedful.explain.attention_json import LONGEST, attention_json
 from heedful.explain.explanation import AttentionLayer, AttentionMap, Explanation, Picture, Token, TokenSequence
 
 
@@ -24,7 +24,7 @@ def sequence(length: int, image: Picture | None = None) -> TokenSequence:
 def test_drawable_attention_has_whole_numbers_and_says_what_is_left_out() -> None:
     weights = np.full((2, LONGEST + 2, 3), 1 / 3, dtype=np.float32)
     found = explanation([weights, weights * np.nan], {"target": sequence(LONGEST + 2), "source": sequence(3)}, "target", "source")
-    drawn = drawable(found)
+    drawn = attention_json(found)
     assert drawn is not None
     assert [len(drawn["sequences"][name]["tokens"]) for name in ("target", "source")] == [LONGEST, 3]
     (one,) = drawn["attention"]
@@ -35,7 +35,7 @@ def test_drawable_attention_has_whole_numbers_and_says_what_is_left_out() -> Non
     assert set(second["data"]) == {0}  # of a model that has diverged
     assert one["note"] == f"Only the first {LONGEST} tokens are shown."
     assert "NaN" not in json.dumps(drawn)
-    whole = drawable(found, longest=None)
+    whole = attention_json(found, longest=None)
     assert whole is not None
     assert whole["attention"][0]["layers"][0]["weights"]["shape"] == [2, LONGEST + 2, 3]
     assert whole["attention"][0]["note"] == ""
@@ -44,7 +44,7 @@ def test_drawable_attention_has_whole_numbers_and_says_what_is_left_out() -> Non
 def test_a_large_vision_transformer_keeps_every_patch_and_some_of_its_layers() -> None:
     picture = Picture("data:image/png;base64,", 14, 14)
     weights = np.zeros((12, 197, 197), dtype=np.float32)
-    drawn = drawable(explanation([weights] * 12, {"input": sequence(197, picture)}, "input", "input"))
+    drawn = attention_json(explanation([weights] * 12, {"input": sequence(197, picture)}, "input", "input"))
     assert drawn is not None
     assert len(drawn["sequences"]["input"]["tokens"]) == 197
     assert drawn["sequences"]["input"]["image"] == {"source": "data:image/png;base64,", "rows": 14, "columns": 14}
@@ -54,4 +54,4 @@ def test_a_large_vision_transformer_keeps_every_patch_and_some_of_its_layers() -
 
 
 def test_a_model_without_attention_has_nothing_to_draw() -> None:
-    assert drawable(Explanation("translation", "translate", "recurrent", "model", "in", "out", {})) is None
+    assert attention_json(Explanation("translation", "translate", "recurrent", "model", "in", "out", {})) is None

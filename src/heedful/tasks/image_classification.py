@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from heedful.data.batches import Indices, Position, deal_batches
+from heedful.data.collation import TensorBatch
 from heedful.data.drops import Drops
-from heedful.data.framing import TensorBatch
 from heedful.data.images import LabelledImages, Pixels, crop, flip, mixup, read_digits, read_folder, to_floats
 from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
 from heedful.data.splits import SPLIT_NAMES, hash_of
 from heedful.errors import HeedfulError, UsageError
-from heedful.jobs.data import ImageSettings
+from heedful.jobs.data_settings import ImageSettings
 from heedful.models.vit import ViT, ViTConfig
-from heedful.pipelines.images import ImageClassifier
+from heedful.pipelines.image_classifier import ImageClassifier
 from heedful.recipes import Recipe
 from heedful.tasks.task import Task
 

@@ -1,4 +1,4 @@
-"""The parts of `heedful explain` that are about more than one input: heads over a file, alignments, positions."""
+"""The parts of `heedful explain` that read a whole file: what every head does on average, and word alignments."""
 
 from __future__ import annotations
 
@@ -22,24 +22,12 @@ from heedful.explain.alignment import (
     read_gold,
     read_pairs,
 )
+from heedful.explain.corpus import explain_lines
 from heedful.explain.explanation import Explanation
 from heedful.explain.heads import summarize_heads
-from heedful.explain.many import explain_each
-from heedful.explain.positions import Positions
 from heedful.pipelines.pipeline import AnyPipeline
 
 LINES = 64  # of a file that are explained together
-
-
-def show_positions(kind: str, pipeline: AnyPipeline | None, output: Output) -> None:
-    """The positions of a model (`own`), or of a kind."""
-    if pipeline is None:
-        found = Positions.of_kind(kind)
-    elif kind == "own":
-        found = Positions.of_model(pipeline.model)
-    else:
-        raise UsageError(f"--positions {kind} shows a kind by itself and needs no model; --positions own shows the model's")
-    output.write(found)
 
 
 def show_heads(pipeline: AnyPipeline, path: Path, output: Output) -> None:
@@ -53,16 +41,16 @@ def show_heads(pipeline: AnyPipeline, path: Path, output: Output) -> None:
 
 
 def _explanations(pipeline: AnyPipeline, path: Path) -> Iterator[Explanation]:
-    """The lines of a file explained; one that cannot be used is told and left out."""
+    """The lines of a file explained; one that cannot be used is reported and left out."""
     from heedful.cli.lines import groups_of_lines
-    from heedful.pipelines.images import ImageClassifier
+    from heedful.pipelines.image_classifier import ImageClassifier
 
     tick = console.screen().track("explaining", None)
     number = 0
     for lines in groups_of_lines(None, path, file_names=isinstance(pipeline, ImageClassifier)):
         for start in range(0, len(lines), LINES):
             group = lines[start : start + LINES]
-            for found in explain_each(pipeline, group):
+            for found in explain_lines(pipeline, group):
                 number += 1
                 if isinstance(found, InputError):
                     console.say(f"warning: {path} line {number:,}: {found}", error=True)
@@ -82,7 +70,7 @@ def show_alignments(
     output: Output,
 ) -> None:
     """The alignments of pairs; with gold alignments the error rates of every layer and head."""
-    number = None if layer is None else int(layer) if layer.isdecimal() else _refuse(layer)
+    number = None if layer is None else int(layer) if layer.isdecimal() else _bad_layer(layer)
     pairs = read_pairs(path, translation)
     gold = read_gold(gold_path, len(pairs)) if gold_path else None
     alignments = align(pipeline, pairs, when)
@@ -107,5 +95,5 @@ def show_alignments(
     output.give(lambda: "", figure, lambda: alignments_json(alignments, links, gold), show)
 
 
-def _refuse(layer: str) -> int:
+def _bad_layer(layer: str) -> int:
     raise UsageError(f"words are aligned by one layer: --layer must be its number, not '{layer}'")

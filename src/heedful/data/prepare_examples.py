@@ -13,7 +13,7 @@ from heedful.data.prepare import Facts, Reporter, prepare_once
 from heedful.data.splits import SPLIT_NAMES
 from heedful.data.token_store import Rows, write_rows
 from heedful.errors import UsageError
-from heedful.jobs.data import ExampleSettings
+from heedful.jobs.data_settings import ExampleSettings
 from heedful.settings import Json
 
 Example = TypeVar("Example")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import real_data
 from heedful.data.drops import Drops
-from heedful.data.labelled import read_labelled
+from heedful.data.labelled_texts import read_labelled
 from heedful.errors import HeedfulError
 
 EXAMPLES = [("a fine film", "1"), ("Grüße, „schön“", "good"), ("線を\u2028分けない", "0"), ("it 's , well , long", "not bad")]

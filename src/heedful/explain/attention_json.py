@@ -13,7 +13,7 @@ LONGEST = 48  # tokens of a text whose attention is drawn in a report
 MOST_WEIGHTS = 2_000_000  # of one part of a model that is drawn, about 5 MB on a page
 
 
-def drawable(explanation: Explanation, longest: int | None = LONGEST) -> dict[str, Any] | None:
+def attention_json(explanation: Explanation, longest: int | None = LONGEST) -> dict[str, Any] | None:
     """What `page/draw/attention.js` draws, or None for a model without attention.
 
     A text is cut after `longest` tokens. Where there are still too many weights, some layers are left out.

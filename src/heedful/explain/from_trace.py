@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UsageError
-from heedful.explain.explanation import AttentionLayer, AttentionMap, Candidate, Lens, Norms, Token, TokenSequence
+from heedful.explain.explanation import AttentionLayer, AttentionMap, Candidate, Norms, Token, TokenSequence
 from heedful.nn.attention.base import AttentionWeights
 from heedful.nn.trace import Part, Stack, Trace
 from heedful.runtime.device import memory_of_machine
@@ -57,19 +57,6 @@ def norms_of(trace: Trace, stack: Stack, sequence: str, labels: Sequence[str] | 
     hidden = trace.hidden[stack]
     values = torch.stack([states[0].float().norm(dim=-1) for states in hidden]).cpu().numpy()  # (N + 1, L)
     return Norms(stack, sequence, labels or row_labels(hidden), values)
-
-
-def lens_of(
-    trace: Trace,
-    stack: Stack,
-    sequence: str,
-    say: Callable[[Tensor], list[list[Candidate]]],
-    columns: Sequence[str] | None = None,
-    labels: Sequence[str] | None = None,
-) -> Lens:
-    """What each layer would already say: `say` gives the candidates for its hidden states (1, L, D)."""
-    hidden = trace.hidden[stack]
-    return Lens(stack, sequence, labels or row_labels(hidden), columns, [say(states) for states in hidden])
 
 
 def candidates_of(

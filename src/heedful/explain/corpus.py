@@ -16,7 +16,7 @@ from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
 
-def explain_each(pipeline: AnyPipeline, lines: Sequence[str]) -> Iterator[Explanation | InputError | None]:
+def explain_lines(pipeline: AnyPipeline, lines: Sequence[str]) -> Iterator[Explanation | InputError | None]:
     """The explanation of each line, None for an empty one, or why it cannot be used.
 
     Outputs are greedy, and those of encoder–decoders have no candidates. A language model reads the lines as they are and writes
