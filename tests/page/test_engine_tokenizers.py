@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer as Backend
 
 from heedful.data.words import split_words
 from heedful.errors import HeedfulError
+from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.page.browser_tokenizer import browser_tokenizer
 from heedful.text import Tokenizer
 
@@ -110,18 +112,72 @@ def split_in(behavior: Any) -> Tokenizer:
     return Tokenizer(backend)
 
 
+def like_marian(folder: Path, rule: str) -> Tokenizer:
+    """SentencePiece's unigrams with its table of normal forms, as `heedful import` reads them."""
+    library = pytest.importorskip("sentencepiece", reason="sentencepiece is missing; pip install 'heedful[dev]'")
+    prefix = folder / rule
+    texts = iter([text.replace("\0", "").replace("\n", " ") for text in TEXTS[:120] if text.strip()])
+    library.SentencePieceTrainer.train(
+        sentence_iterator=texts, model_prefix=str(prefix), vocab_size=900, hard_vocab_limit=False, num_threads=1, minloglevel=2,
+        normalization_rule_name=rule, character_coverage=0.98, remove_extra_whitespaces=rule != "nmt_nfkc",
+    )  # fmt: skip
+    pieces = read_sentencepiece(prefix.with_suffix(".model"))
+    names = ["</s>", "<unk>", *(name for name in pieces.scores if name not in ("</s>", "<unk>")), "▁elsewhere", ">>de<<", "<pad>"]
+    numbers = {name: number for number, name in enumerate(names)}
+    return Tokenizer(unigram_backend(pieces, numbers, "<unk>", ["</s>", "<pad>", "<unk>"]), {"bos": "<pad>"})
+
+
+def like_t5(fallback: bool, scheme: Any) -> Tokenizer:
+    """Unigrams whose words the pre-tokenizer marks, with bytes for what has no piece."""
+    backend = Backend(models.Unigram())
+    backend.normalizer = normalizers.Sequence([normalizers.Strip(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=scheme != "first")
+    backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=["<unk>", "</s>"], unk_token="<unk>", show_progress=False)
+    backend.train_from_iterator(NASTY[:4] * 4, trainer)
+    if fallback:
+        content = json.loads(backend.to_str())
+        content["model"]["vocab"] += [[f"<0x{byte:02X}>", -50.0] for byte in range(256)]
+        content["model"]["byte_fallback"] = True
+        backend = Backend.from_str(json.dumps(content))
+        backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)])
+    backend.add_tokens(["<de>"])
+    return Tokenizer(backend)
+
+
+def like_llama() -> Tokenizer:
+    """A BPE over whole texts, with bytes for characters that it lacks."""
+    backend = Backend(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))], show_progress=False
+    )
+    marked = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.train_from_iterator([marked.normalize_str(text) for text in NASTY[:3]], trainer)
+    content = json.loads(backend.to_str())
+    content["added_tokens"] = [token for token in content["added_tokens"] if not token["content"].startswith("<0x")]
+    backend = Backend.from_str(json.dumps(content))
+    backend.normalizer = marked
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    backend.decoder = decoders.Sequence(steps)
+    return Tokenizer(backend)
+
+
 def tokenizers_of(name: str, folder: Path) -> list[Tokenizer]:
     tags = ["<de>", "<zh-Hant>"]
     if name in ("bpe", "wordpiece", "char", "byte"):
         return [Tokenizer.train(name, TEXTS[:150], 500, tags, masked=masked) for masked in (False, True)]
     if name == "vocab.txt":
         return [Tokenizer.load(bert_vocabulary(folder, lower)) for lower in (True, False)]
+    if name == "sentencepiece":
+        return [like_marian(folder, rule) for rule in ("nmt_nfkc", "nfkc_cf", "identity")]
+    if name == "unigram":
+        return [like_t5(True, "always"), like_t5(False, "first"), like_t5(False, "never"), like_llama()]
     if name == "gpt2":
         return [like_gpt2(True), like_gpt2(False), like_gpt4()]
     return [split_in(behavior) for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")]
 
 
-@pytest.mark.parametrize("name", ["bpe", "wordpiece", "char", "byte", "vocab.txt", "gpt2", "split"])
+@pytest.mark.parametrize("name", ["bpe", "wordpiece", "char", "byte", "vocab.txt", "gpt2", "split", "sentencepiece", "unigram"])
 def test_every_tokenizer_equals_pythons(name: str, tmp_path: Path) -> None:
     tokenizers = tokenizers_of(name, tmp_path)
     answers = ask_engine(tmp_path, [[CALL, browser_tokenizer(one, name), TEXTS] for one in tokenizers])
@@ -158,10 +214,10 @@ def test_white_space_is_that_of_python(tmp_path: Path) -> None:
 def test_a_tokenizer_that_the_engine_lacks_is_refused_in_words(change: str) -> None:
     tokenizer = Tokenizer.train("bpe", ["some text"], 300)
     if change == "normalizer":
-        tokenizer.backend.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace("a", "b")])
+        tokenizer.backend.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Nmt()])
     elif change == "pattern":
         tokenizer.backend.pre_tokenizer = pre_tokenizers.Split(Regex("(?i:a)"), "isolated")
     else:
-        tokenizer = Tokenizer(Backend(models.Unigram([("a", 0.0), ("<unk>", 0.0)], unk_id=1)))
+        tokenizer.backend.model = models.BPE(dropout=0.5)
     with pytest.raises(HeedfulError, match="the tokenizer of x cannot be run by the page"):
         browser_tokenizer(tokenizer, "the tokenizer of x")

@@ -9,12 +9,14 @@ from typing import Any
 from heedful.errors import HeedfulError
 from heedful.text import Tokenizer
 
-MODELS = ("BPE", "WordPiece", "WordLevel")
-NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer")
-PRE_TOKENIZERS = ("ByteLevel", "BertPreTokenizer", "Split", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits")
-DECODERS = ("ByteLevel", "WordPiece", "Fuse")
+MODELS = ("BPE", "Unigram", "WordPiece", "WordLevel")
+UNICODE = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer")
+NORMALIZERS = (*UNICODE, "Precompiled", "Replace", "Prepend", "Strip")
+SPLITS = ("Split", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits")
+PRE_TOKENIZERS = ("ByteLevel", "BertPreTokenizer", "Metaspace", *SPLITS)
+DECODERS = ("ByteLevel", "WordPiece", "Fuse", "Metaspace", "Replace", "ByteFallback", "Strip")
 # What JavaScript reads in another way, or not at all: flags, atomic groups, anchors, POSIX classes, possessive quantifiers.
-FOREIGN = re.compile(r"\(\?[imsx>#P-]|\\[AzZhHRXKG]|\[:|&&|(?<!\\)[*+?]\+|\{\d+,?\d*\}\+")
+FOREIGN = re.compile(r"\(\?[imsx>#P-]|\\[ZhHRXKG]|\[:|&&|(?<!\\)[*+?]\+|\{\d+,?\d*\}\+")
 
 
 def browser_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:

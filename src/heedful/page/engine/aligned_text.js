@@ -69,6 +69,38 @@ export class AlignedText {
   }
 
   /**
+   * Put a character before the text; it comes from where the first one comes from.
+   * @param {string} char
+   */
+  unshift(char) {
+    const start = this.starts[0] ?? 0;
+    this.chars.unshift(char);
+    this.ends.unshift(this.ends[0] ?? start);
+    this.starts.unshift(start);
+  }
+
+  /**
+   * What a pattern matches replaced by another text, which comes from where the last character of the match came from.
+   * @param {RegExp} pattern with the flag g
+   * @param {string} content
+   */
+  replace(pattern, content) {
+    const out = new AlignedText([], [], []);
+    let end = 0;
+    const copy = (/** @type {number} */ last) => {
+      for (; end < last; end++) out.push(this.chars[end], this.starts[end], this.ends[end]);
+    };
+    for (const { first, last } of this.matches(pattern)) {
+      if (last === first) continue;
+      copy(first);
+      for (const char of content) out.push(char, this.starts[last - 1], this.ends[last - 1]);
+      end = last;
+    }
+    copy(this.length);
+    return out;
+  }
+
+  /**
    * The places, counted in characters, of everything that a pattern matches.
    * @param {RegExp} pattern with the flag g
    * @returns {{first: number, last: number}[]}

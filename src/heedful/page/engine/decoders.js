@@ -1,6 +1,6 @@
 /** From tokens back to text. */
 
-import { BYTE_CHARS } from "./pre_tokenizers.js";
+import { BYTE_CHARS, patternOf } from "./pre_tokenizers.js";
 
 /** @typedef {(tokens: string[]) => string[]} Decoder */
 
@@ -38,6 +38,60 @@ function wordPiece(part) {
 }
 
 /**
+ * SentencePiece's: its sign for a space becomes one, and that before the text nothing.
+ * @param {any} part
+ * @returns {Decoder}
+ */
+function metaspace({ replacement, prepend_scheme: scheme }) {
+  return (tokens) => tokens.map((token, index) => token.replaceAll(replacement, index || scheme === "never" ? " " : ""));
+}
+
+const BYTE = /^<0x([0-9A-F]{2})>$/i;
+
+/** @type {Decoder} The tokens <0x00> … as the characters whose bytes they are; bytes of none become U+FFFD each. */
+function byteFallback(tokens) {
+  /** @type {string[]} */
+  const found = [];
+  /** @type {number[]} */
+  let bytes = [];
+  const flush = () => {
+    if (!bytes.length) return;
+    try {
+      found.push(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(new Uint8Array(bytes)));
+    } catch {
+      found.push(..."\ufffd".repeat(bytes.length));
+    }
+    bytes = [];
+  };
+  for (const token of tokens) {
+    const byte = BYTE.exec(token);
+    if (byte) bytes.push(parseInt(byte[1], 16));
+    else {
+      flush();
+      found.push(token);
+    }
+  }
+  flush();
+  return found;
+}
+
+/**
+ * A character removed from both ends of every token, so many times at most.
+ * @param {any} part
+ * @returns {Decoder}
+ */
+function strip({ content, start, stop }) {
+  return (tokens) => tokens.map((token) => {
+    const chars = [...token];
+    let first = 0;
+    while (first < start && chars[first] === content) first++;
+    let last = chars.length;
+    while (chars.length - last < stop && last > first && chars[last - 1] === content) last--;
+    return chars.slice(first, last).join("");
+  });
+}
+
+/**
  * @param {any} part of tokenizer.json
  * @returns {Decoder}
  */
@@ -49,5 +103,9 @@ export function buildDecoder(part) {
   }
   if (part.type === "ByteLevel") return byteLevel;
   if (part.type === "WordPiece") return wordPiece(part);
+  if (part.type === "Metaspace") return metaspace(part);
+  if (part.type === "Replace") return (tokens) => tokens.map((token) => token.replace(patternOf(part.pattern), () => part.content));
+  if (part.type === "ByteFallback") return byteFallback;
+  if (part.type === "Strip") return strip(part);
   return (tokens) => [tokens.join("")]; // Fuse
 }

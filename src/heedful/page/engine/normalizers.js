@@ -1,6 +1,7 @@
 /** Normalizers of Hugging Face's tokenizers: what happens to text before it is split. */
 
 import { AlignedText } from "./aligned_text.js";
+import { patternOf } from "./pre_tokenizers.js";
 import { COMBINING_MARK, CONTROL, NON_SPACING_MARK, SPACE } from "./unicode_classes.js";
 
 /** @typedef {(text: AlignedText) => AlignedText} Normalizer */
@@ -92,6 +93,91 @@ function bertNormalizer(part) {
   return (text) => steps.reduce((found, step) => step(found), text);
 }
 
+const SMALL = 6; // bytes of a cluster of characters that SentencePiece looks up as a whole
+
+/**
+ * SentencePiece's table of what characters become. In a double array, the bytes of a text lead from unit to unit; where one of
+ * them ends an entry, it gives the place of the replacement among texts that end with a zero.
+ * @param {string} table in base64
+ * @returns {Normalizer}
+ */
+function precompiled(table) {
+  const bytes = Uint8Array.from(atob(table), (char) => char.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  const size = view.getUint32(0, true);
+  const units = Array.from({ length: size / 4 }, (_, index) => view.getUint32(4 + 4 * index, true));
+  const texts = bytes.subarray(4 + size);
+  const offset = (/** @type {number} */ unit) => (unit >>> 10) << ((unit & 512) >>> 6);
+  const utf8 = new TextEncoder();
+
+  /** What the shortest entry that the text begins with becomes, or null. @param {Uint8Array} text */
+  function found(text) {
+    let place = offset(units[0]);
+    for (const byte of text) {
+      if (!byte) return null;
+      place ^= byte;
+      const unit = units[place];
+      if (unit === undefined || (unit & 0x800000ff) >>> 0 !== byte) return null;
+      place ^= offset(unit);
+      if ((unit >>> 8) & 1) {
+        const start = units[place] & 0x7fffffff;
+        return new TextDecoder().decode(texts.subarray(start, texts.indexOf(0, start)));
+      }
+    }
+    return null;
+  }
+
+  const clusters = new Intl.Segmenter("en", { granularity: "grapheme" });
+  return (text) => {
+    const out = new AlignedText([], [], []);
+    let at = 0;
+    /** @param {number} count @param {string} other */
+    const put = (count, other) => {
+      const last = at + count - 1;
+      [...other].forEach((char, index) => {
+        const from = Math.min(last, at + index);
+        out.push(char, text.starts[from], text.ends[from]);
+      });
+      at += count;
+    };
+    for (const { segment } of clusters.segment(text.text)) {
+      const whole = utf8.encode(segment);
+      const chars = [...segment];
+      const other = whole.length < SMALL ? found(whole) : null;
+      if (other !== null) put(chars.length, other);
+      else for (const char of chars) put(1, found(utf8.encode(char)) ?? char);
+    }
+    return out;
+  };
+}
+
+/**
+ * White space removed from the ends.
+ * @param {any} part
+ * @returns {Normalizer}
+ */
+function strip(part) {
+  return (text) => {
+    let first = 0;
+    let last = text.length;
+    if (part.strip_left) while (first < last && SPACE.test(text.chars[first])) first++;
+    if (part.strip_right) while (last > first && SPACE.test(text.chars[last - 1])) last--;
+    return text.slice(first, last);
+  };
+}
+
+/**
+ * @param {string} prefix
+ * @returns {Normalizer}
+ */
+function prepend(prefix) {
+  return (text) => {
+    const whole = text.slice(0, text.length);
+    if (text.length) for (const char of [...prefix].reverse()) whole.unshift(char);
+    return whole;
+  };
+}
+
 /**
  * @param {any} part of tokenizer.json
  * @returns {Normalizer}
@@ -105,5 +191,9 @@ export function buildNormalizer(part) {
   if (part.type === "BertNormalizer") return bertNormalizer(part);
   if (part.type === "Lowercase") return lowercase;
   if (part.type === "StripAccents") return stripMarks;
+  if (part.type === "Precompiled") return precompiled(part.precompiled_charsmap);
+  if (part.type === "Replace") return (text) => text.replace(patternOf(part.pattern), part.content);
+  if (part.type === "Prepend") return prepend(part.prepend);
+  if (part.type === "Strip") return strip(part);
   return normalForm(part.type); // NFC, NFD, NFKC, NFKD
 }

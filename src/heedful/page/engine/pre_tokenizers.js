@@ -1,9 +1,12 @@
 /** Pre-tokenizers of Hugging Face's tokenizers: text in words, before each is split into tokens. */
 
-import { AlignedText, literally } from "./aligned_text.js";
+import { literally } from "./aligned_text.js";
 import { PUNCTUATION, WORDS_OF_GPT2 } from "./unicode_classes.js";
 
-/** @typedef {(text: AlignedText) => AlignedText[]} PreTokenizer */
+/**
+ * @typedef {import("./aligned_text.js").AlignedText} AlignedText
+ * @typedef {(text: AlignedText) => AlignedText[]} PreTokenizer
+ */
 
 const encoder = new TextEncoder();
 
@@ -27,14 +30,14 @@ function byteChars() {
 function translated(pattern) {
   /** @type {Record<string, string>} */
   const classes = {
-    "-": "\\x2d", s: "\\p{White_Space}", S: "\\P{White_Space}", d: "\\p{Nd}", D: "\\P{Nd}", w: "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]",
+    "-": "\\x2d", A: "(?<![\\s\\S])", z: "(?![\\s\\S])", s: "\\p{White_Space}", S: "\\P{White_Space}", d: "\\p{Nd}", D: "\\P{Nd}", w: "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]",
   };
   const known = "^$\\.*+?()[]{}|/bBdDswWSpPtnrvfuxk0123456789";
   const inside = pattern.replace(/\\([\s\S])/g, (whole, /** @type {string} */ letter) => {
     if (letter in classes) return classes[letter];
     return known.includes(letter) ? whole : letter;
   });
-  return new RegExp(inside, "gu");
+  return new RegExp(inside, "gmu");
 }
 
 /**
@@ -90,13 +93,33 @@ function joined(parts, together) {
  */
 function byteLevel(part) {
   return (text) => {
-    let whole = text;
-    if (part.add_prefix_space && text.chars[0] !== " ") {
-      const start = text.starts[0] ?? 0;
-      whole = new AlignedText([" ", ...text.chars], [start, ...text.starts], [text.ends[0] ?? start, ...text.ends]);
-    }
+    const whole = text.slice(0, text.length);
+    if (part.add_prefix_space && text.chars[0] !== " ") whole.unshift(" ");
     const words = part.use_regex === false ? [whole] : split(whole, WORDS_OF_GPT2, "Isolated", false);
     return words.map((word) => word.map((char) => [...encoder.encode(char)].map((byte) => BYTE_CHARS[byte])));
+  };
+}
+
+/**
+ * The pattern of a part of a tokenizer.json: a regular expression, or a text as it is.
+ * @param {{Regex?: string, String?: string}} pattern
+ */
+export function patternOf({ Regex, String: text }) {
+  return Regex !== undefined ? translated(Regex) : new RegExp(literally(text ?? ""), "gu");
+}
+
+/**
+ * SentencePiece's: a sign in the place of every space, and one before the text.
+ * @param {any} part
+ * @returns {PreTokenizer}
+ */
+function metaspace({ replacement, prepend_scheme: scheme, split: apart }) {
+  const sign = new RegExp(literally(replacement), "gu");
+  return (text) => {
+    const marked = text.map((char) => (char === " " ? replacement : [char]));
+    const wanted = scheme === "always" || (scheme === "first" && text.starts[0] === 0);
+    if (wanted && marked.chars[0] !== replacement) marked.unshift(replacement);
+    return apart === false ? [marked] : split(marked, sign, "MergedWithNext", false);
   };
 }
 
@@ -125,10 +148,7 @@ export function buildPreTokenizer(part) {
     case "WhitespaceSplit": return spaces;
     case "Punctuation": return by(PUNCTUATION, part.behavior);
     case "Digits": return by(/\p{N}/gu, part.individual_digits ? "Isolated" : "Contiguous");
-    default: { // Split
-      const { Regex, String: text } = part.pattern;
-      const pattern = Regex !== undefined ? translated(Regex) : new RegExp(literally(text), "gu");
-      return by(pattern, part.behavior, part.invert);
-    }
+    case "Metaspace": return metaspace(part);
+    default: return by(patternOf(part.pattern), part.behavior, part.invert); // Split
   }
 }

@@ -1,4 +1,4 @@
-/** From a word to the ids of its tokens: byte-pair encoding, WordPiece, and whole words. */
+/** From a word to the ids of its tokens: byte-pair encoding, SentencePiece's unigrams, WordPiece, and whole words. */
 
 import { InputError } from "./turns.js";
 
@@ -127,11 +127,68 @@ function wordLevel(model) {
   };
 }
 
+const UNKNOWN = 10; // less than the log-probability of the rarest piece is that of a character without a piece
+
+/**
+ * Unigrams: of all ways to cut a word into pieces, the most probable one, found from left to right (Viterbi).
+ * @param {{vocab: [string, number][], unk_id: number | null, byte_fallback?: boolean}} model
+ * @returns {TokenModel}
+ */
+function unigram(model) {
+  const ids = new Map(model.vocab.map(([piece], id) => [piece, id]));
+  const longest = model.vocab.reduce((most, [piece]) => Math.max(most, piece.length), 1);
+  const unknownScore = model.vocab.reduce((least, [, score]) => Math.min(least, score), Infinity) - UNKNOWN;
+  const unknown = model.unk_id ?? undefined;
+
+  /**
+   * Where the last piece of the best way to each place begins; −1 where it is a character without a piece.
+   * @param {string[]} chars
+   */
+  function bestWay(chars) {
+    /** @type {{score: number, first: number, known: boolean}[]} */
+    const ways = [{ score: 0, first: -1, known: true }];
+    const reach = (/** @type {number} */ last, /** @type {number} */ first, /** @type {number} */ score, known = true) => {
+      if (!ways[last] || score > ways[last].score) ways[last] = { score, first, known };
+    };
+    for (let first = 0; first < chars.length; first++) {
+      const { score } = ways[first];
+      let piece = "";
+      for (let last = first + 1; last <= chars.length && piece.length < longest; last++) {
+        piece += chars[last - 1];
+        const id = ids.get(piece);
+        if (id !== undefined) reach(last, first, score + model.vocab[id][1]);
+      }
+      if (!ids.has(chars[first])) reach(first + 1, first, score + unknownScore, false);
+    }
+    return ways;
+  }
+
+  return (chars) => {
+    const ways = bestWay(chars);
+    /** @type {{first: number, last: number, known: boolean}[]} */
+    const parts = []; // unknown neighbours are one part
+    for (let last = chars.length; last > 0; last = ways[last].first) {
+      const { first, known } = ways[last];
+      const after = parts[0];
+      if (after && !known && !after.known) after.first = first;
+      else parts.unshift({ first, last, known });
+    }
+    return parts.flatMap(({ first, last }) => {
+      const text = chars.slice(first, last).join("");
+      const id = ids.get(text);
+      const bytes = id === undefined && model.byte_fallback ? bytesOf(text, ids) : null;
+      if (bytes) return bytes.map((one) => ({ id: one, first, last }));
+      if (id === undefined && unknown === undefined) throw new InputError(`the vocabulary has neither “${text}” nor a token for what it lacks`);
+      return [{ id: id ?? /** @type {number} */ (unknown), first, last }];
+    });
+  };
+}
+
 /**
  * @param {any} model of tokenizer.json
  * @returns {TokenModel}
  */
 export function buildTokenModel(model) {
-  const kinds = { BPE: bpe, WordPiece: wordPiece, WordLevel: wordLevel };
+  const kinds = { BPE: bpe, Unigram: unigram, WordPiece: wordPiece, WordLevel: wordLevel };
   return kinds[/** @type {keyof typeof kinds} */ (model.type)](model);
 }

@@ -22,7 +22,8 @@ export class Tokenizer {
     /** @type {number | null} */
     this.mask = special.mask ?? null;
     /** @type {Map<string, number>} */
-    this.ids = new Map(Object.entries(json.model.vocab));
+    this.ids = new Map(Array.isArray(json.model.vocab) // unigrams are numbered by their places, and have scores
+      ? json.model.vocab.map((/** @type {[string, number]} */ [piece], /** @type {number} */ id) => [piece, id]) : Object.entries(json.model.vocab));
     /** @type {string[]} */
     this.names = [];
     for (const [token, id] of this.ids) this.names[id] = token;
