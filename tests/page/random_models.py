@@ -19,8 +19,10 @@ from heedful.models.recurrent import RecurrentConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.models.vit import ViTConfig
 from heedful.models.weights import named_weights
-from heedful.page.model_file import FORMAT, MAGIC, Numbers
+from heedful.page.model_file import FORMAT, MAGIC, Numbers, drawn_constants
 
+KINDS: Any = ["full", "full", "window", "longformer", "bigbird", "linformer", "reformer"]
+CAUSAL: Any = [kind for kind in KINDS if kind != "linformer"]
 ACTIVATIONS: Any = ["relu", "gelu", "gelu-tanh", "silu"]
 POSITIONS: Any = ["sinusoidal", "learned", "linear-bias", "relative", "rotary", "none"]
 LENGTH = 12  # tokens at most
@@ -65,6 +67,14 @@ def random_case(rng: random.Random, kind: str) -> Case:
     tie = rng.choice(["all", "target", "none"])
     pair: dict[str, Any] = {"source_vocab": vocabulary, "target_vocab": vocabulary + 3 * (tie != "all"), "tie": tie}
 
+    pattern: dict[str, Any] = {
+        "window": rng.randint(1, 3), "global_tokens": rng.randint(0, 2), "attention_block": rng.randint(1, 3),
+        "random_blocks": rng.randint(0, 2), "projected_length": rng.randint(2, 6), "hash_buckets": rng.choice([1, 2, 4]),
+        "hash_rounds": rng.randint(1, 3), "hash_chunk": rng.randint(1, 4), "pattern_seed": rng.randint(1, 9),
+    }  # fmt: skip
+    if kind != "recurrent":
+        transformer |= pattern | {"attention_kind": rng.choice(CAUSAL if kind == "gpt" else KINDS)}
+
     def ids(count: int) -> list[int]:
         return [rng.randrange(vocabulary) for _ in range(rng.randint(1, count))]
 
@@ -77,8 +87,8 @@ def random_case(rng: random.Random, kind: str) -> Case:
         depth = None if reads == "layerwise" else rng.choice([None, 1, 2])
         config = Seq2SeqConfig(
             **pair, **transformer, decoder_layers=depth, reads=reads, d_k=rng.choice([None, 4, 6]), d_v=rng.choice([None, 3, 5]),
-            norm=rng.choice(["pre", "post"]), positions=rng.choice(POSITIONS), max_positions=4, max_distance=2,
-            scale_embedding=rng.random() < 0.5,
+            norm=rng.choice(["pre", "post"]), positions=rng.choice(POSITIONS), max_positions=LENGTH, max_distance=2,
+            scale_embedding=rng.random() < 0.5, decoder_attention_kind=rng.choice(CAUSAL),
         )  # fmt: skip
         given: dict[str, Any] = {"source": ids(LENGTH), "target": ids(LENGTH)}
     elif kind == "recurrent":
@@ -97,8 +107,9 @@ def random_case(rng: random.Random, kind: str) -> Case:
         classes = 3 if head in ("sequence", "token") else 0
         pooling: Any = "cls" if head in ("pretraining", "token") else one_of("cls", "mean", "attention")
         config = BertConfig(
-            vocabulary, **transformer, max_positions=LENGTH, epsilon=1e-5, head=head, classes=classes, pooling=pooling
-        )
+            vocabulary, **transformer, max_positions=LENGTH, epsilon=1e-5, head=head, classes=classes, pooling=pooling,
+            positions=rng.choice(POSITIONS), max_distance=2, segments=rng.choice([1, 2]),
+        )  # fmt: skip
         tokens = ids(LENGTH)
         given = {"input": tokens, "segments": [rng.randrange(2) for _ in tokens]}
     else:
@@ -129,7 +140,8 @@ def round_weights(model: nn.Module) -> None:
 def network_file(model: Any, bits: Any = 16) -> bytes:
     """A model file of a network alone, without a tokenizer."""
     numbers = Numbers(bits)
-    entries = [numbers.tensor(name, weight) for name, weight in named_weights(model).items()]
+    entries = [numbers.tensor(name, constant, exact=True) for name, constant in drawn_constants(model).items()]
+    entries += [numbers.tensor(name, weight) for name, weight in named_weights(model).items()]
     config = dataclasses.asdict(model.config)
     header = {
         "name": "random", "job": "", "kind": kind_of(model.config), "verbs": [], "about": "", "parameters": 0, "bits": bits,

@@ -13,6 +13,7 @@ from random_models import network_file
 
 from heedful.errors import HeedfulError
 from heedful.models import build_model
+from heedful.models.bert import BertConfig
 from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.page.model_file import Numbers, rounded_rows
@@ -64,7 +65,7 @@ def test_what_the_engine_cannot_run_is_refused(parameters: int, kind: str, said:
 
 def test_a_setting_that_the_engine_does_not_know_is_named() -> None:
     check_runnable("m", "seq2seq", Seq2SeqConfig(4, 4), 1)
-    other: Any = Seq2SeqConfig(4, 4, attention_kind="window")
+    other: Any = BertConfig(4, attention_kind="longformer", global_projections=True)
     object.__setattr__(other, "activation", "swish")
-    with pytest.raises(HeedfulError, match="attention_kind=window and activation=swish"):
-        check_runnable("m", "seq2seq", other, 1)
+    with pytest.raises(HeedfulError, match=r"activation=swish \(it knows .+\) and global_projections=True"):
+        check_runnable("m", "bert", other, 1)

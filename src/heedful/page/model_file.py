@@ -15,13 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.errors import HeedfulError
 from heedful.jobs.registry import JOBS
 from heedful.models import kind_of
 from heedful.models.weights import named_weights
+from heedful.nn.attention.bigbird import BigBirdAttention
+from heedful.nn.attention.reformer import ReformerAttention
+from heedful.nn.multihead import MultiHeadAttention
 from heedful.page.browser_tokenizer import browser_tokenizer
 from heedful.page.runnable import check_runnable
 from heedful.page.samples import PageSample
@@ -32,6 +36,7 @@ FORMAT = 1
 ALIGNED = 8  # bytes
 LARGEST_FLOAT16 = 65504.0
 FEWEST_ROWS = 8  # of a matrix that is worth a scale per row
+LONGEST_TEXT = 4096  # tokens, where a model itself has no limit
 
 Bits = Literal[16, 8]
 
@@ -61,16 +66,16 @@ class Numbers:
         self.size += len(data) + padding
         return begin
 
-    def tensor(self, name: str, tensor: Tensor) -> dict[str, Any]:
-        """Append a tensor; returns its entry in the header."""
+    def tensor(self, name: str, tensor: Tensor, exact: bool = False) -> dict[str, Any]:
+        """Append a tensor, an `exact` one as float32; returns its entry in the header."""
         values = tensor.detach().cpu().float().numpy()
         if not np.isfinite(values).all():
             raise HeedfulError(f"{name} has numbers that are not finite; the model cannot be used")
         entry: dict[str, Any] = {"name": name, "shape": list(values.shape)}
-        if self.bits == 8 and values.ndim == 2 and len(values) >= FEWEST_ROWS:
+        if self.bits == 8 and values.ndim == 2 and len(values) >= FEWEST_ROWS and not exact:
             scales, rounded = rounded_rows(values)
             return entry | {"type": "int8", "at": self.write(rounded), "scales": self.write(scales)}
-        if np.abs(values).max(initial=0.0) > LARGEST_FLOAT16:
+        if exact or np.abs(values).max(initial=0.0) > LARGEST_FLOAT16:
             return entry | {"type": "float32", "at": self.write(values.astype("<f4"))}
         return entry | {"type": "float16", "at": self.write(values.astype("<f2"))}
 
@@ -80,6 +85,21 @@ def rounded_rows(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDAr
     scales = np.abs(values).max(axis=1) / 127.0
     divisors = np.where(scales > 0, scales, 1.0)
     return scales.astype("<f4"), np.rint(values / divisors[:, None]).clip(-127, 127).astype(np.int8)
+
+
+def drawn_constants(model: nn.Module) -> dict[str, Tensor]:
+    """What attention kinds draw from a seed, which a browser would draw differently: hashing and random blocks."""
+    config: Any = getattr(model, "config", None)
+    longest = max(getattr(config, "max_positions", 0), getattr(config, "context", 0), LONGEST_TEXT)
+    found: dict[str, Tensor] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            kind = module.attend
+            if isinstance(kind, BigBirdAttention) and kind.random_blocks:
+                found[f"{name}.attend.drawn"] = torch.from_numpy(kind.drawn(-(-longest // kind.block)))
+            if isinstance(kind, ReformerAttention) and kind.buckets > 1:
+                found[f"{name}.attend.rotations"] = kind.drawn_rotations(module.heads, module.d_k)
+    return found
 
 
 def pack_model(
@@ -96,6 +116,7 @@ def pack_model(
     parameters = sum(weight.numel() for weight in weights.values())
     check_runnable(name, kind, config, parameters)
     numbers = Numbers(bits)
+    constants = [numbers.tensor(key, constant, exact=True) for key, constant in drawn_constants(pipeline.model).items()]
     job = JOBS[pipeline.task]
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -114,9 +135,10 @@ def pack_model(
             for key, tokenizer in pipeline.tokenizers.items()
         },
         "samples": list(samples),
-        "weights": [numbers.tensor(key, weight) for key, weight in weights.items()],
+        "weights": [*constants, *(numbers.tensor(key, weight) for key, weight in weights.items())],
         "checkpoints": [
-            {"step": one.step, "weights": [numbers.tensor(key, one.weights[key]) for key in weights]} for one in checkpoints
+            {"step": one.step, "weights": [*constants, *(numbers.tensor(key, one.weights[key]) for key in weights)]}
+            for one in checkpoints
         ],
     }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

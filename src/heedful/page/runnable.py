@@ -17,18 +17,17 @@ KNOWN = {  # settings with a closed set of values, and those of them that the en
     "cell": ("gru", "lstm"),
     "pooling": ("cls", "mean", "attention"),
     "head": ("none", "pretraining", "sequence", "token"),
-    "attention": ("full",),
+    "attention_kind": ("full", "window", "longformer", "bigbird", "linformer", "reformer"),
 }
 MOST_PARAMETERS = 150_000_000  # four bytes each, once a browser has read them
 KNOWN_OF_KIND = {  # where a kind of model has other ones
     ("recurrent", "attention"): ("none", "dot", "scaled-dot", "bilinear", "additive"),
-    ("bert", "positions"): ("learned",),
 }
 # Settings the engine reads, or that have no effect on what a trained model computes. Of any other, only the default is known.
 READ = {
     *KNOWN, "source_vocab", "target_vocab", "vocab", "layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v",
     "dropout", "attention_dropout", "max_positions", "max_distance", "tie", "scale_embedding", "embedding_start", "context",
-    "epsilon", "segments", "classes", "bidirectional", "image_size", "channels", "patch", "init",
+    "epsilon", "segments", "classes", "bidirectional", "image_size", "channels", "patch", "init", "decoder_attention_kind",
     "window", "global_tokens", "attention_block", "random_blocks", "projected_length", "hash_buckets", "hash_rounds",
     "hash_chunk", "pattern_seed",
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch import nn
 
 from heedful.data.languages import language_name, languages_of
@@ -10,6 +12,14 @@ from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
 from heedful.training.checkpoint import Progress
+
+ABOUT_DATA = re.compile(r" \(data\.[^)]*\)|;.*|, for .*", re.DOTALL)  # in what a recipe says of itself: where its data comes from
+
+
+def _what_it_is(recipe: Recipe) -> str:
+    """What the recipe says of itself as a sentence, without what only concerns those who run it."""
+    about = ABOUT_DATA.sub("", recipe.about).rstrip(". ") or "a model"
+    return f"{about[0].upper()}{about[1:]}."
 
 
 def model_card(
@@ -26,7 +36,7 @@ def model_card(
     lines = [
         f"# {recipe.name} ({which})",
         "",
-        f"{recipe.about or 'A model.'}" + " Made with heedful.",
+        f"{_what_it_is(recipe)} Made with heedful.",
         "",
         "```",
         f"heedful {JOBS[recipe.task].example.replace('DIRECTORY', 'THIS_DIRECTORY')}",

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.nn.attention.sparse import Keys, SparseAttention
@@ -55,11 +56,15 @@ class BigBirdAttention(SparseAttention):
             columns = torch.cat([columns, torch.arange(max(last, count), keys.count, device=keys.device)[None]], dim=-1)
         return torch.where(columns < keys.count, columns, -1) if columns.size(-1) else None
 
+    def drawn(self, blocks: int) -> NDArray[np.float64]:
+        """A number in [0, 1) for each random block of the first blocks (blocks, random_blocks)."""
+        return np.random.default_rng(self.seed).random((blocks, self.random_blocks))
+
     def further_columns(self, blocks: Tensor, keys: Keys) -> Tensor | None:
         if not self.random_blocks:
             return None
         r, b = self.random_blocks, self.block
-        drawn = torch.from_numpy(np.random.default_rng(self.seed).random((int(blocks.max()) + 1, r))).to(blocks.device)
+        drawn = torch.from_numpy(self.drawn(int(blocks.max()) + 1)).to(blocks.device)
         earliest = torch.full_like(blocks, self.global_blocks)  # (B or 1, n): the first block that is not global
         before = (blocks - self.beside - earliest).clamp(min=0)  # how many may be drawn before the window
         after_from = torch.maximum(blocks + self.beside + 1, earliest)

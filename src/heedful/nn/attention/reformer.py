@@ -43,13 +43,16 @@ class ReformerAttention(Attention):
         if self.buckets == 1:
             buckets = torch.zeros(batch, heads, self.rounds, length, dtype=torch.long, device=key.device)
         else:
-            shape = (heads, self.rounds, width, self.buckets // 2)
-            if self.rotations.shape != shape or self.rotations.device != key.device:
-                rng = torch.Generator().manual_seed(self.seed)
-                self.rotations = torch.randn(shape, generator=rng).to(key.device)
+            if self.rotations.shape[::2] != (heads, width) or self.rotations.device != key.device:
+                self.rotations = self.drawn_rotations(heads, width).to(key.device)
             rotated = key.detach().float()[:, :, None] @ self.rotations  # (B, H, R, L, buckets / 2)
             buckets = torch.cat([rotated, -rotated], dim=-1).argmax(-1)
         return buckets if key_mask is None else buckets.masked_fill(~key_mask.bool()[:, None, None, :], self.buckets)
+
+    def drawn_rotations(self, heads: int, width: int) -> Tensor:
+        """The rotations of the hashing (H, R, K, buckets / 2), which depend on the seed alone."""
+        rng = torch.Generator().manual_seed(self.seed)
+        return torch.randn(heads, self.rounds, width, self.buckets // 2, generator=rng)
 
     def counts(self, buckets: Tensor, queries: int, causal: bool, key_mask: Tensor | None) -> Tensor:
         """In how many rounds a query sees a key, from the buckets of the keys: (B, H, R, Lk) → (B, H, Lq, Lk).

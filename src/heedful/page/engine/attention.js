@@ -1,5 +1,6 @@
 /** Multi-head attention (Section 3.2): projections, heads, rotary positions and the cache of keys and values. */
 
+import { countsOf, keysOfQueries, LengthProjection } from "./attention_kinds.js";
 import { apply, dot, matrix, part, rows, softmax } from "./matrix.js";
 
 /**
@@ -68,7 +69,7 @@ export class Attention {
    * @param {import("./weights.js").Weights} weights
    * @param {string} name
    * @param {{part: string, layer: number, heads: number, dK: number, dV: number,
-   *   positions?: import("./positions.js").AttentionPositions | null}} shape
+   *   positions?: import("./positions.js").AttentionPositions | null, kind?: string, config?: any}} shape
    */
   constructor(weights, name, shape) {
     const { heads, dK, dV } = shape;
@@ -78,10 +79,14 @@ export class Attention {
     this.dK = dK;
     this.dV = dV;
     this.positions = shape.positions ?? null;
-    const stacked = weights.linear(`${name}.project_in`); // W_Q, W_K, W_V
+    const { kind = "full", config } = shape;
+    this.counts = countsOf(config, kind, weights, `${name}.attend`);
+    this.along = kind === "linformer" ? new LengthProjection(weights, `${name}.attend`) : null;
+    const stacked = weights.linear(`${name}.project_in`); // W_Q, W_K, W_V; Reformer has no W_K
+    const ownKeys = kind === "reformer" ? 0 : heads * dK;
     this.query = part(stacked, 0, heads * dK);
-    this.keys = part(stacked, heads * dK, 2 * heads * dK);
-    this.values = part(stacked, 2 * heads * dK, stacked.outputs);
+    this.keys = ownKeys ? part(stacked, heads * dK, heads * dK + ownKeys) : null;
+    this.values = part(stacked, heads * dK + ownKeys, stacked.outputs);
     this.out = weights.linear(`${name}.project_out`); // W_O
   }
 
@@ -97,7 +102,8 @@ export class Attention {
    */
   async memory(run, memory) {
     const found = this.cache();
-    found.append(await apply(run.turns, memory, this.keys), await apply(run.turns, memory, this.values));
+    const keys = /** @type {import("./matrix.js").Linear} */ (this.keys);
+    found.append(await apply(run.turns, memory, keys), await apply(run.turns, memory, this.values));
     return found;
   }
 
@@ -109,14 +115,23 @@ export class Attention {
    */
   async toSelf(run, x, { causal = false, cache = this.cache() }) {
     const start = cache.length;
-    let q = await apply(run.turns, x, this.query);
-    let k = await apply(run.turns, x, this.keys);
-    if (this.positions?.rotate && run.act.positions) {
-      q = this.positions.rotate(q, this.heads, start);
-      k = this.positions.rotate(k, this.heads, start);
-    }
+    const { q, k } = this.turned(run, await apply(run.turns, x, this.query), this.keys && (await apply(run.turns, x, this.keys)), start);
     cache.append(k, await apply(run.turns, x, this.values));
     return this.attend(run, x, q, cache, causal && run.act.causal, start);
+  }
+
+  /**
+   * Queries and keys rotated to their positions, where these are rotary; without keys of its own, those that queries make.
+   * @param {Run} run
+   * @param {Matrix} q
+   * @param {Matrix | null} k
+   * @param {number} start
+   */
+  turned(run, q, k, start) {
+    const rotate = run.act.positions ? this.positions?.rotate : undefined;
+    const turn = (/** @type {Matrix} */ one) => (rotate ? rotate(one, this.heads, start) : one);
+    const queries = turn(q);
+    return { q: queries, k: k ? turn(k) : keysOfQueries(queries, this.dK) };
   }
 
   /**
@@ -165,6 +180,7 @@ export class Attention {
    * @param {AttentionRecord | null} kept
    */
   async weigh(run, q, memory, causal, start, all, kept) {
+    if (this.along) return this.weighAlong(run, q, memory, this.along, all, kept);
     const { heads, dK, dV } = this;
     const queries = q.shape[0];
     const keys = memory.length;
@@ -174,24 +190,76 @@ export class Attention {
     const row = new Float32Array(keys);
     for (let head = 0; head < heads; head++) {
       const off = run.act.headOff(this.part, this.layer, head + 1);
+      const counts = this.counts?.({ memory, head, dK, queries, start, causal }) ?? null;
       for (let i = 0; i < queries; i++) {
         const at = i * keyWidth + head * dK;
         const visible = causal ? Math.min(keys, start + i + 1) : keys;
         const computed = kept ? keys : visible;
         for (let j = 0; j < computed; j++) {
+          if (!kept && counts && !counts[i * keys + j]) continue;
           const product = dot(q.data, at, k, j * keyWidth + head * dK, dK);
           row[j] = product / divisor + (bias ? bias(q.data, at, head, start + i, j, divisor) : 0);
           if (kept?.products) kept.products.data[(head * queries + i) * keys + j] = product;
         }
-        if (kept) keepScores(kept, row, (head * queries + i) * keys, visible);
+        if (kept) kept.scores.data.set(row, (head * queries + i) * keys);
+        if (counts) for (let j = 0; j < visible; j++) seeOften(row, j, counts[i * keys + j]);
+        if (kept) keepMasked(kept, row, (head * queries + i) * keys, visible);
         softmax(row, 0, visible);
         if (kept) kept.weights.data.set(row.subarray(0, visible), (head * queries + i) * keys);
         if (off) continue;
         const into = i * heads * dV + head * dV;
         for (let j = 0; j < visible; j++) {
           const weight = row[j];
+          if (!weight) continue;
           const from = j * valueWidth + head * dV;
           for (let d = 0; d < dV; d++) all[into + d] += weight * v[from + d];
+        }
+        if (run.turns.due) await run.turns.pause();
+      }
+    }
+  }
+
+  /**
+   * The same with keys and values projected along the length. What is kept are the shares of the tokens in it.
+   * @param {Run} run
+   * @param {Matrix} q
+   * @param {KeyValues} memory
+   * @param {LengthProjection} along
+   * @param {Float32Array} all
+   * @param {AttentionRecord | null} kept
+   */
+  async weighAlong(run, q, memory, along, all, kept) {
+    const { heads, dK, dV } = this;
+    const [queries] = q.shape;
+    const { length, keyWidth, valueWidth } = memory;
+    const divisor = this.divisor(run);
+    const bias = run.act.positions ? this.positions?.bias : undefined;
+    const row = new Float32Array(along.slots(length));
+    for (let head = 0; head < heads; head++) {
+      const keys = along.project(along.keys, memory.k, { length, stride: keyWidth, from: head * dK, width: dK });
+      const values = along.project(along.values, memory.v, { length, stride: valueWidth, from: head * dV, width: dV });
+      for (let i = 0; i < queries; i++) {
+        const at = i * keyWidth + head * dK;
+        for (let slot = 0; slot < row.length; slot++) {
+          row[slot] = dot(q.data, at, keys, slot * dK, dK) / divisor;
+          if (bias) row[slot] += bias(q.data, at, head, i, along.middle(slot, length), divisor);
+        }
+        softmax(row, 0, row.length);
+        if (kept) {
+          const place = (head * queries + i) * length;
+          for (let j = 0; j < length; j++) {
+            const product = dot(q.data, at, memory.k, j * keyWidth + head * dK, dK);
+            kept.scores.data[place + j] = product / divisor;
+            if (kept.products) kept.products.data[place + j] = product;
+          }
+          kept.masked?.data.set(kept.scores.data.subarray(place, place + length), place);
+          kept.weights.data.set(along.shares(row, length), place);
+        }
+        if (!run.act.headOff(this.part, this.layer, head + 1)) {
+          const into = i * heads * dV + head * dV;
+          for (let slot = 0; slot < row.length; slot++) {
+            for (let d = 0; d < dV; d++) all[into + d] += row[slot] * values[slot * dV + d];
+          }
         }
         if (run.turns.due) await run.turns.pause();
       }
@@ -209,18 +277,20 @@ export class Attention {
   async newest(run, x, each, toSelf) {
     const { turns } = run;
     const q = await apply(turns, x, this.query);
-    const k = toSelf ? await apply(turns, x, this.keys) : null;
+    const k = toSelf && this.keys ? await apply(turns, x, this.keys) : null;
     const v = toSelf ? await apply(turns, x, this.values) : null;
     const width = this.heads * this.dV;
     const all = matrix([each.length, width]);
-    const rotate = toSelf && run.act.positions ? this.positions?.rotate : undefined;
     for (const [row, memory] of each.entries()) {
       const start = memory.length;
       const own = (/** @type {Matrix} */ matrix) => rows(matrix, row, row + 1);
-      const turned = (/** @type {Matrix} */ one) => (rotate ? rotate(one, this.heads, start) : one);
-      if (k && v) memory.append(turned(own(k)), own(v));
-      const query = toSelf ? turned(own(q)) : own(q);
-      await this.weigh(run, query, memory, false, start, all.data.subarray(row * width, (row + 1) * width), null);
+      let query = own(q);
+      if (v) {
+        const turned = this.turned(run, query, k && own(k), start);
+        memory.append(turned.k, own(v));
+        query = turned.q;
+      }
+      await this.weigh(run, query, memory, toSelf, start, all.data.subarray(row * width, (row + 1) * width), null);
     }
     return { output: await apply(turns, all, this.out), record: null };
   }
@@ -293,11 +363,21 @@ export function recordOf(run, heads, queries, keys, divisor) {
  * @param {number} at
  * @param {number} visible
  */
-export function keepScores(kept, row, at, visible) {
-  kept.scores.data.set(row, at);
+export function keepMasked(kept, row, at, visible) {
   if (!kept.masked) return;
   kept.masked.data.set(row, at);
   kept.masked.data.fill(-Infinity, at + visible, at + row.length);
+}
+
+/**
+ * The score of a key that counts so often in a softmax; one that does not count is not seen.
+ * @param {Float32Array} row
+ * @param {number} key
+ * @param {number} count
+ */
+function seeOften(row, key, count) {
+  if (!count) row[key] = -Infinity;
+  else if (count > 1) row[key] += Math.log(count);
 }
 
 /**

@@ -5,7 +5,7 @@ import { Embedding } from "./embedding.js";
 import { Stack } from "./layers.js";
 import { apply, normalise, rows } from "./matrix.js";
 import { AttentionPooling, classScores, meanRow } from "./pooling.js";
-import { learned } from "./positions.js";
+import { absolutePositions, attentionPositions } from "./positions.js";
 
 /**
  * @typedef {import("./matrix.js").Matrix} Matrix
@@ -19,18 +19,20 @@ export class Bert {
    */
   constructor(weights, config) {
     const { d_model: width, heads, epsilon, activation, head, pooling } = config;
-    const table = weights.tensor("embedding.positions.table");
     const embedding = weights.tensor("embedding.weight");
     this.config = config;
     this.vocabulary = config.vocab;
     this.embedding = new Embedding(embedding, width, {
-      positions: (length, start) => learned(table, width, length, start),
+      positions: absolutePositions(config.positions, weights, "embedding", width),
       segments: weights.tensor("embedding.segments"),
       norm: weights.norm("embedding.norm", epsilon),
     });
-    const self = { part: "encoder", heads, dK: width / heads, dV: width / heads, positions: null };
+    const dK = width / heads;
+    const self = { part: "encoder", heads, dK, dV: dK, positions: null, kind: config.attention_kind, config };
     const shape = { stack: "encoder", norm: "post", epsilon, activation, self, crossing: false };
-    this.stack = new Stack(weights, "encoder", config.layers, shape, () => null);
+    this.stack = new Stack(weights, "encoder", config.layers, shape, (name) =>
+      attentionPositions(config.positions, weights, name, heads, dK),
+    );
     this.pooling = pooling === "attention" ? new AttentionPooling(weights, width, heads) : null;
     this.pooler = pooling === "cls" && head !== "token" ? weights.linear("pooler") : null;
     this.classifier = head === "sequence" || head === "token" ? weights.linear("classifier") : null;
@@ -86,7 +88,7 @@ export class Bert {
    * @param {{input: number[], segments?: number[] | null}} ids
    */
   async forward(run, { input, segments }) {
-    const embedded = this.embedding.forward(run, input, 0, segments);
+    const embedded = this.embedding.forward(run, input, 0, this.config.segments > 1 ? segments : null);
     const found = await this.stack.forward(run, embedded.x);
     const { states } = found;
     const stacks = { encoder: { ...found, embedding: embedded.record } };

@@ -42,7 +42,7 @@ export class GPT {
       positions: absolutePositions(config.positions, weights, "embedding", width),
     });
     const { norm, epsilon, activation, heads } = config;
-    const self = { part: "decoder", heads, dK, dV: dK, positions: null };
+    const self = { part: "decoder", heads, dK, dV: dK, positions: null, kind: config.attention_kind, config };
     const shape = { stack: "decoder", norm, epsilon, activation, self, crossing: false };
     this.stack = new Stack(weights, "encoder", config.layers, shape, (name) =>
       attentionPositions(config.positions, weights, name, heads, dK),

@@ -12,7 +12,7 @@ import { add, apply, matrix, normalise } from "./matrix.js";
  * @typedef {{number: number, before: Matrix, self: any, afterSelf: Matrix, cross: any, afterCross: Matrix | null, feed: any,
  *   after: Matrix}} LayerRecord
  * @typedef {{stack: string, number: number, norm: string, epsilon: number, activation: string,
- *   self: {part: string, heads: number, dK: number, dV: number, positions: any}, crossing: boolean}} LayerShape
+ *   self: {part: string, heads: number, dK: number, dV: number, positions: any, kind?: string, config?: any}, crossing: boolean}} LayerShape
  */
 
 export class Layer {
@@ -29,7 +29,7 @@ export class Layer {
     this.activation = shape.activation;
     this.selfAttention = new Attention(weights, `${name}.self_attention`, { ...shape.self, layer: number });
     this.crossAttention = shape.crossing
-      ? new Attention(weights, `${name}.cross_attention`, { ...shape.self, part: "cross", positions: null, layer: number })
+      ? new Attention(weights, `${name}.cross_attention`, { ...shape.self, part: "cross", positions: null, kind: "full", layer: number })
       : null;
     this.in = weights.linear(`${name}.feed_forward.project_in`);
     this.out = weights.linear(`${name}.feed_forward.project_out`);

@@ -1,7 +1,7 @@
 /** The recurrent encoder–decoder, with and without attention. See `nn/recurrent.py`. */
 
 import { Embedding } from "./embedding.js";
-import { keepScores, recordOf } from "./attention.js";
+import { keepMasked, recordOf } from "./attention.js";
 import { apply, dot, matrix, softmax } from "./matrix.js";
 
 /**
@@ -261,7 +261,10 @@ export class Recurrent {
         row[j] = product / divisor;
         if (kept?.products) kept.products.data[i * keys + j] = product;
       }
-      if (kept) keepScores(kept, row, i * keys, keys);
+      if (kept) {
+        kept.scores.data.set(row, i * keys);
+        keepMasked(kept, row, i * keys, keys);
+      }
       softmax(row, 0, keys);
       if (kept) kept.weights.data.set(row, i * keys);
       for (let j = 0; j < keys && !off; j++) {

@@ -46,7 +46,8 @@ export class Seq2Seq {
         positions: absolutePositions(config.positions, weights, name, width),
       });
     const stack = (/** @type {string} */ name, /** @type {number} */ layers) => {
-      const self = { part: name, heads: config.heads, dK, dV, positions: null };
+      const kind = (name === "decoder" && config.decoder_attention_kind) || config.attention_kind;
+      const self = { part: name, heads: config.heads, dK, dV, positions: null, kind, config };
       const { norm, activation } = config;
       const shape = { stack: name, norm, activation, epsilon: 1e-5, self, crossing: name === "decoder" };
       return new Stack(weights, name, layers, shape, (attention) =>

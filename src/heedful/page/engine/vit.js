@@ -22,7 +22,7 @@ export class ViT {
     this.patches = weights.linear("embedding.project");
     this.cls = matrix([1, width], weights.tensor("embedding.cls"));
     this.positions = matrix([1 + this.grid ** 2, width], weights.tensor("embedding.positions"));
-    const self = { part: "encoder", heads, dK: width / heads, dV: width / heads, positions: null };
+    const self = { part: "encoder", heads, dK: width / heads, dV: width / heads, positions: null, kind: config.attention_kind, config };
     const shape = { stack: "encoder", norm: "pre", epsilon, activation, self, crossing: false };
     this.stack = new Stack(weights, "encoder", config.layers, shape, () => null);
     this.pooling = pooling === "attention" ? new AttentionPooling(weights, width, heads) : null;
