@@ -33,7 +33,8 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Silence
 from heedful.tasks.task import Task
 from heedful.tasks.translation import TranslationTask
-from heedful.training.trainer import StepWindow, Trainer
+from heedful.training.step_window import StepWindow
+from heedful.training.trainer import Trainer
 from measuring import PAPER, Transcript, counted, watch
 from train_speed import flops_per_token
 

@@ -24,7 +24,7 @@ from heedful.pipelines import load_pipeline
 from heedful.runtime.cores import cores
 from heedful.runtime.run_log import read_metrics
 from heedful.tasks.task import AnyTask
-from heedful.training.trainer import PIECE, PIECE_NUMBERS
+from heedful.training.optimizer_step import PIECE, PIECE_NUMBERS
 
 BUSY = 0.5  # with a higher load before the start, speeds are unreliable
 

@@ -25,8 +25,10 @@ from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
 from heedful.training.flat_weights import FlatWeights
+from heedful.training.optimizer_step import PERSISTENT
 from heedful.training.run import train
-from heedful.training.trainer import PERSISTENT, StepWindow, Trainer
+from heedful.training.step_window import StepWindow
+from heedful.training.trainer import Trainer
 
 SMALL = [
     "model.d_model=64", "model.d_ff=128", "model.layers=2", "model.heads=4", "model.dropout=0.0", "tokenizer.kind=wordpiece",
@@ -181,8 +183,8 @@ def test_a_batch_learned_in_pieces_gives_the_same_gradient(
 ) -> None:
     found = []
     for number, positions in enumerate((10**6, 30)):
-        monkeypatch.setattr("heedful.training.trainer.PIECE", positions)
-        monkeypatch.setattr("heedful.training.trainer.PIECE_NUMBERS", 0)  # however narrow the model is
+        monkeypatch.setattr("heedful.training.optimizer_step.PIECE", positions)
+        monkeypatch.setattr("heedful.training.optimizer_step.PIECE_NUMBERS", 0)  # however narrow the model is
         trainer, task = trainer_of(pairs, tmp_path / str(number))
         usual = task.loss
         sizes: list[int] = []

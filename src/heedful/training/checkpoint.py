@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -101,6 +102,17 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, list[int]]
         return tensors, content["layout"], progress
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise DamagedCheckpoint(f"{path} is damaged: {error}") from error
+
+
+def newest_intact(folder: Path, report: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint that can be read; damaged ones are reported and skipped."""
+    for _, path in reversed(list_checkpoints(folder)):
+        try:
+            load_checkpoint(path)
+            return path
+        except DamagedCheckpoint as error:
+            report(f"{error}; using an earlier one")
+    return None
 
 
 def prune_checkpoints(folder: Path, keep: set[int]) -> None:

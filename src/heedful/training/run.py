@@ -153,7 +153,7 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     if processes.first:
         total = sum(p.numel() for p in trainer.judged_model.parameters())
         origin = recipe.model["pretrained"] or recipe.model["preset"]
-        screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device} in {trainer.precision}")
+        screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
     if trainer.resume():
         screen.say(f"continuing from step {trainer.progress.step:,}")
     log = MetricsLog(run, trainer.progress.step) if processes.first else None

@@ -1,0 +1,25 @@
+"""The mean of the weights of several checkpoints (Section 6.1: of the last 5 for the base models, of the last 20 for the big)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+from heedful.training.checkpoint import DamagedCheckpoint, load_checkpoint
+
+
+def mean_weights(paths: Iterable[Path], report: Callable[[str], None]) -> tuple[Tensor | None, int]:
+    """The mean weights of these checkpoints, and of how many it is; damaged ones are reported and left out."""
+    total: Tensor | None = None
+    count = 0
+    for path in paths:
+        try:
+            weights = load_checkpoint(path)[0]["weights"].double()
+        except DamagedCheckpoint as error:
+            report(f"{error}; it is left out of the average")
+            continue
+        total = weights if total is None else total + weights
+        count += 1
+    return (None if total is None else (total / count).float()), count
