@@ -101,6 +101,20 @@ def test_the_report_of_every_job_is_drawn_and_can_be_read(task: str, trained: Tr
     check_phone(open_page(run / "report.html", **PHONE))
 
 
+def test_the_report_and_its_drawings_are_switched_to_korean(trained: Trained, open_page: OpenPage) -> None:
+    page = open_page(trained("translation") / "report.html", width=390)
+    page.locator(".layer button").nth(0).click()
+    page.get_by_role("button", name="한국어").click()
+    assert page.locator("html").get_attribute("lang") == "ko"
+    headings = page.locator("h2, h3, thead th, .kinds button").all_inner_texts()
+    assert [text for text in headings if not re.search("[가-힣]", text)] == ["BLEU", "chrF"]
+    assert page.locator(".layer button").nth(0).get_attribute("aria-pressed") == "true"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="English").click()
+    assert page.locator("h2").first.inner_text() == "Learning curves"
+    assert open_page(trained("translation") / "report.html", locale="ko-KR").locator("h2").first.inner_text() == "학습 곡선"
+
+
 def test_dark_mode_is_dark_and_redraws_the_maps(trained: Trained, open_page: OpenPage) -> None:
     page = open_page(trained("translation") / "report.html", color_scheme="light")
     strongest = """canvas => {

@@ -6,6 +6,8 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from heedful.explain.two_languages import in_two_languages
+
 
 @cache
 def environment() -> Environment:
@@ -19,4 +21,5 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    found.globals["say"] = in_two_languages
     return found

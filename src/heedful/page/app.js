@@ -59,6 +59,12 @@ export class App {
     return text?.trim() ? text : null;
   }
 
+  /** The one input that is looked into: of several sentences the first. */
+  async inspected() {
+    const input = await this.input();
+    return this.verb === "embed" && input ? input.trimStart().split("\n")[0] : input;
+  }
+
   /** A text that tells inputs apart. */
   inputKey() {
     const {text, question, image, model, checkpoint} = this.state.values;
@@ -70,7 +76,7 @@ export class App {
    * options: {interventions, target, beam, length}
    */
   async look(options = {}, name = this.card.name) {
-    const input = await this.input();
+    const input = await this.inspected();
     if (input === null) return null;
     const key = JSON.stringify([name, this.inputKey(), options]);
     if (!this.kept.has(key)) {

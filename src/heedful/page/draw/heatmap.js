@@ -5,6 +5,7 @@ import {makeSelectable} from "./grid.js";
 import {keepPainted, paint, strength} from "./paint.js";
 
 const LABEL = 15; // characters of a label at most
+const LINE = 12; // pixels that a label needs; where cells are smaller, not every one has its label
 const BARE = 96; // columns from which on there are no labels: patches of a large image
 
 /** The side of a cell in pixels: as large as the width allows, and never too small to point at. */
@@ -20,7 +21,9 @@ function longest(names) {
 /** The labels of one side as SVG: slanting above the columns, or straight at the left of the rows. */
 function labels(names, side, cell, room) {
   const top = side === "top", length = names.length * cell;
+  const every = Math.ceil(LINE / cell);
   const texts = names.map((name, index) => {
+    if (index % every) return makeSvg("text", {}); // so that the texts are numbered like the names
     const middle = (index + 0.5) * cell;
     const place = top ? {transform: `translate(${middle + 4} ${room - 4}) rotate(-55)`} : {x: room - 6, y: middle + 4, "text-anchor": "end"};
     return makeSvg("text", place, makeSvg("title", {}, labelOf(name)), isolated(shortLabel(name, LABEL)));

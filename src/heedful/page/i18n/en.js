@@ -4,7 +4,7 @@ import {lessons} from "./en_lessons.js";
 
 export const en = {
   ...lessons,
-  "page.lookInside": "Look inside", "page.closeInside": "Close the inside", "page.loading": "Loading the model …", "page.model": "Model",
+  "page.lookInside": "Look inside", "page.closeInside": "Hide the inside", "page.loading": "Loading the model …", "page.model": "Model",
   "page.parameters": "{count} parameters", "page.skip": "Skip to the inside of the model",
   "page.footer": "heedful · the model runs in your browser; what you type stays here.",
   "page.footerServed": "heedful · the first view asks the server; everything under “Look inside” runs in your browser.",
@@ -27,7 +27,7 @@ export const en = {
   "plain.working": "Working …", "plain.opening": "Opening the model …", "plain.copy": "Copy", "plain.copied": "Copied", "plain.again": "Write another", "plain.showAlternatives": "Other translations",
   "plain.alternatives": "Other translations", "plain.temperature": "Temperature", "plain.length": "Tokens", "plain.confidence": "{word}: {share}", "plain.otherWords": "Go on with another token",
   "plain.empty": "(empty)", "plain.noAnswer": "No answer in this passage", "plain.probability": "Probability {share}", "plain.mask": "Gap {number}",
-  "plain.oneVector": "A vector of {count} numbers. Add more lines to compare sentences.", "plain.similarity": "Cosine similarity of each sentence with each; point at a cell.",
+  "plain.oneVector": "A vector of {count} numbers. Add more lines to compare sentences.", "plain.similarity": "Cosine similarity of each sentence with each: 1 is the same direction.",
   "plain.key": "This server asks for an API key.", "plain.useKey": "Use it",
 
   "view.choose": "Views", "view.flow": "Flow", "view.attention": "Attention", "view.writing": "Word by word", "view.output": "Layer by layer", "view.whatif": "What if …", "view.compare": "Side by side",

@@ -4,7 +4,7 @@ import {lessons} from "./ko_lessons.js";
 
 export const ko = {
   ...lessons,
-  "page.lookInside": "안을 들여다보기", "page.closeInside": "안 닫기", "page.loading": "모델을 불러오는 중입니다 …", "page.model": "모델",
+  "page.lookInside": "안을 들여다보기", "page.closeInside": "내부 접기", "page.loading": "모델을 불러오는 중입니다 …", "page.model": "모델",
   "page.parameters": "파라미터 {count}개", "page.skip": "모델 안으로 건너뛰기",
   "page.footer": "heedful · 모델은 이 브라우저 안에서 실행되며, 입력한 내용은 밖으로 나가지 않습니다.",
   "page.footerServed": "heedful · 첫 화면은 서버가 답하고, ‘안을 들여다보기’ 아래의 모든 것은 이 브라우저에서 실행됩니다.",
@@ -27,7 +27,7 @@ export const ko = {
   "plain.working": "처리하는 중입니다 …", "plain.opening": "모델을 여는 중입니다 …", "plain.copy": "복사", "plain.copied": "복사했습니다", "plain.again": "다르게 쓰기", "plain.showAlternatives": "다른 번역",
   "plain.alternatives": "다른 번역", "plain.temperature": "온도", "plain.length": "토큰 수", "plain.confidence": "{word}: {share}", "plain.otherWords": "다른 토큰으로 이어 가기",
   "plain.empty": "(비어 있음)", "plain.noAnswer": "이 지문에는 답이 없습니다", "plain.probability": "확률 {share}", "plain.mask": "빈칸 {number}",
-  "plain.oneVector": "숫자 {count}개로 된 벡터입니다. 문장을 비교하려면 줄을 더 추가하세요.", "plain.similarity": "문장끼리의 코사인 유사도입니다. 칸을 가리켜 보세요.",
+  "plain.oneVector": "숫자 {count}개로 된 벡터입니다. 문장을 비교하려면 줄을 더 추가하세요.", "plain.similarity": "문장끼리의 코사인 유사도입니다. 1이면 방향이 같습니다.",
   "plain.key": "이 서버에는 API 키가 필요합니다.", "plain.useKey": "사용",
 
   "view.choose": "보기", "view.flow": "흐름", "view.attention": "어텐션", "view.writing": "한 단어씩", "view.output": "층별로", "view.whatif": "만약에 …", "view.compare": "나란히",

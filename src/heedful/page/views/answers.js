@@ -1,7 +1,6 @@
 // What a model answers, for every verb: a function that turns a result into elements.
 
 import {labelOf, make, percent} from "../dom.js";
-import {heatMap} from "../draw/heatmap.js";
 import {candidateRow, writtenText} from "./written.js";
 
 /** The classes as bars, the first one large. */
@@ -68,16 +67,18 @@ function embed(results, {t}) {
     const length = Math.hypot(...vector) || 1;
     return vector.map(number => number / length);
   });
-  const names = list.map(({text}) => text);
-  const data = Float32Array.from(unit.flatMap(one => unit.map(other => one.reduce((sum, number, index) => sum + number * other[index], 0))));
-  const said = make("output", {class: "hint"}, t("plain.similarity"));
-  const map = heatMap({rows: names, columns: names, title: t("plain.similarity"), width: 420, opacity: value => Math.max(0, value) ** 2,
-    select: ({row, column}) => {
-      said.textContent = `${names[row]} · ${names[column]}: ${data[row * names.length + column].toFixed(3)}`;
-      map.mark({row, column});
-    }});
-  queueMicrotask(() => map.draw({data, shape: [names.length, names.length]}));
-  return [said, map.view];
+  const similarity = unit.map(one => unit.map(other => one.reduce((sum, number, index) => sum + number * other[index], 0)));
+  const others = similarity.flatMap((row, place) => row.filter((_, column) => column !== place));
+  const least = Math.min(...others), most = Math.max(...others);
+  const share = value => most > least ? Math.min(1, (value - least) / (most - least)) : 1; // colours tell the pairs apart, not how near 1 they are
+  const name = index => make("th", {scope: "col"}, String(index + 1));
+  return [
+    make("p", {class: "hint"}, t("plain.similarity")),
+    make("div", {class: "scroller", tabindex: "0", role: "group", "aria-label": t("plain.result.embed")}, make("table", {class: "similarity"},
+      make("thead", {}, make("tr", {}, make("td", {}), list.map((_, index) => name(index)))),
+      make("tbody", {}, similarity.map((row, place) => make("tr", {}, make("th", {scope: "row"}, `${place + 1} `, make("bdi", {}, list[place].text)),
+        row.map((value, column) => make("td", column === place ? {class: "same"} : {style: {"--share": share(value).toFixed(3)}}, value.toFixed(2)))))))),
+  ];
 }
 
 /** A text that was written; `go` goes on with another token. */

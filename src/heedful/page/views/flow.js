@@ -14,13 +14,15 @@ export class FlowView {
     this.map = make("div", {class: "modelmap"});
     this.heads = make("div", {class: "headbar"});
     this.cards = make("div", {class: "stages"});
-    this.view = make("div", {class: "flow"}, make("div", {class: "card inner sticky"}, this.map, this.heads), this.cards);
+    this.chooser = make("div", {class: "card inner sticky"}, this.map, this.heads);
+    this.view = make("div", {class: "flow"}, this.chooser, this.cards);
   }
 
   async refresh() {
     const {app} = this, {t, state} = app;
     this.explanation = await app.look({target: state.values.target || undefined});
     this.norm = (await app.model()).shape?.norm ?? "post";
+    this.chooser.hidden = !this.explanation;
     if (!this.explanation) return this.cards.replaceChildren(make("p", {class: "hint card inner"}, t("plain.nothing")));
     this.draw();
   }
