@@ -145,3 +145,5 @@ def test_a_text_in_two_languages_is_escaped_in_both() -> None:
     assert "<b>" not in found
     assert found.count("&lt;b&gt;&#34;") == 2
     assert in_two_languages("<i>") == "&lt;i&gt;"
+    assert 'data-ko="1층 헤드 2"' in in_two_languages("layer 1 head 2")
+    assert 'data-ko="검증 데이터의 정확도"' in in_two_languages("accuracy on the validation set")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib import resources
 
@@ -16,16 +17,29 @@ def korean_texts() -> dict[str, str]:
     return found
 
 
-def in_two_languages(text: str, **values: object) -> Markup:
-    """A text in English that the reader can switch to Korean; what has no translation, such as BLEU, stays as it is.
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """The texts with {values} in them as patterns."""
+    named = re.compile(r"\\\{(\w+)\\\}")  # as re.escape writes {name}
+    return [
+        (re.compile(named.sub(r"(?P<\1>.+)", re.escape(text)), re.DOTALL), korean)
+        for text, korean in sorted(korean_texts().items(), key=lambda pair: -len(pair[0]))  # the most particular one first
+        if "{" in text
+    ]
 
-    A value may be a word that has a translation of its own.
-    """
+
+def korean_of(text: str) -> str | None:
+    """A text in Korean, or None if it has no translation. Values in it may be words that have one of their own."""
+    if text in korean_texts():
+        return korean_texts()[text]
+    for pattern, korean in _patterns():
+        if match := pattern.fullmatch(text):
+            return korean.format(**{name: korean_texts().get(value, value) for name, value in match.groupdict().items()})
+    return None
+
+
+def in_two_languages(text: str, **values: object) -> Markup:
+    """A text in English that the reader can switch to Korean; what has no translation, such as BLEU, stays as it is."""
     english = text.format(**values) if values else text
-    texts = korean_texts()
-    if text not in texts:
-        return Markup(escape(english))
-    korean = texts[text]
-    if values:
-        korean = korean.format(**{name: texts.get(str(value), value) for name, value in values.items()})
-    return Markup('<span data-ko="{}">{}</span>').format(korean, english)
+    korean = korean_of(english)
+    return Markup(escape(english)) if korean is None else Markup('<span data-ko="{}">{}</span>').format(korean, english)

@@ -34,7 +34,7 @@ export const en = {
   "tools.svg": "Save as SVG", "tools.png": "Save as PNG", "tools.share": "Copy link", "tools.shared": "Link copied",
 
   "part.encoder": "Encoder self-attention", "part.decoder": "Decoder self-attention", "part.cross": "Cross-attention", "part.pooling": "Attention pooling",
-  "about.encoder": "Rows attend to columns; both are the tokens of the input. Every token sees every other one.",
+  "about.encoder": "Rows attend to columns; both are the tokens of the input. A token may look to both sides.",
   "about.encoder.vit": "Rows and columns are the patches of the image, named by row and column, after [CLS].",
   "about.decoder": "Rows and columns are the tokens the decoder reads; none attends to a later one.",
   "about.cross": "Rows are the tokens the decoder has read, columns those of the source. A row shows where it looks to write the next token.",

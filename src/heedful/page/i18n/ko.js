@@ -34,7 +34,7 @@ export const ko = {
   "tools.svg": "SVG로 저장", "tools.png": "PNG로 저장", "tools.share": "링크 복사", "tools.shared": "링크를 복사했습니다",
 
   "part.encoder": "인코더 셀프 어텐션", "part.decoder": "디코더 셀프 어텐션", "part.cross": "크로스 어텐션", "part.pooling": "어텐션 풀링",
-  "about.encoder": "행이 열에 주목합니다. 행과 열은 모두 입력의 토큰이며, 모든 토큰이 서로를 봅니다.",
+  "about.encoder": "행이 열에 주목합니다. 행과 열은 모두 입력의 토큰이며, 토큰은 앞뒤를 모두 볼 수 있습니다.",
   "about.encoder.vit": "행과 열은 [CLS]와 그 뒤를 잇는 이미지 패치이며, 이름은 행과 열의 번호입니다.",
   "about.decoder": "행과 열은 디코더가 읽은 토큰입니다. 어느 토큰도 뒤에 오는 토큰에는 주목하지 않습니다.",
   "about.cross": "행은 디코더가 읽은 토큰, 열은 원문의 토큰입니다. 각 행은 다음 토큰을 쓰려고 어디를 보는지 보여 줍니다.",
