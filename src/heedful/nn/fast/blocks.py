@@ -1,6 +1,7 @@
 """Attention block by block: a block of queries and only the keys that it may see.
 
-Shapes: B batch, H heads, L length, K d_k, V d_v, n blocks of b queries, W keys near a block, E further keys of a block.
+Shapes: B batch, H heads, L length, K d_k, V d_v, n blocks of b queries, of which m are a piece, W keys near a block, E further
+keys of a block.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.nn.fast.attention import fused_attention
+from heedful.nn.fast.pieces import Piece, attend_in_pieces, blocks_of_piece
 from heedful.nn.positions import PositionBias
 
 
@@ -41,68 +43,90 @@ def attend_in_blocks(
 
     `boost` gives what is added to the score of a further key, by its column.
     """
-    batch, length = query.size(0), query.size(2)
+    batch, heads, length, _ = query.shape
+    blocks = -(-length // keys.block)
+    of_one = keys.block + keys.reach * (1 if keys.causal else 2) + (0 if keys.further is None else keys.further.size(2))
+    m = blocks_of_piece(batch * heads * keys.block * of_one)
+
+    def piece(number: int) -> Piece:
+        first = number * m
+        return _piece(query, keys, first, min(m, blocks - first), bias, boost, dropout)
+
+    parts = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))  # (B · L, H, K or V)
+    learned = [] if bias is None else list(bias.parameters())
+    (found,) = attend_in_pieces(piece, -(-blocks // m), *parts, learned, dropout)  # (B, n, b, H, V)
+    return found.flatten(1, 2)[:, :length].transpose(1, 2)
+
+
+def _piece(
+    query: Tensor,
+    keys: KeysOfBlocks,
+    first: int,
+    m: int,
+    bias: PositionBias | None,
+    boost: Callable[[Tensor], Tensor] | None,
+    dropout: float,
+) -> Piece:
+    """The m blocks from block `first` on."""
+    batch, _, length, _ = query.shape
     b, device = keys.block, query.device
-    n = -(-length // b)
     before, after = keys.reach, 0 if keys.causal else keys.reach
     width = before + b + after  # W
+    row = torch.arange(batch, device=device)[:, None] * length  # (B, 1): the first of each sequence
 
-    def cut(x: Tensor) -> Tensor:
-        """(B, L, …) → (B, n, …, W): what is near each block."""
-        rest = [0, 0] * (x.dim() - 2)
-        return F.pad(x, (*rest, before, n * b - length + after)).unfold(1, width, b)
-
-    query_at = torch.arange(n * b, device=device).view(n, b, 1)
-    key_at = (torch.arange(n, device=device) * b - before)[:, None, None] + torch.arange(width, device=device)  # (n, 1, W)
+    query_at = torch.arange(first * b, (first + m) * b, device=device)
+    around = torch.arange(first * b - before, (first + m) * b + after, device=device)  # of what is near some block
+    is_key = (around >= 0) & (around < length)  # (m · b + before + after,)
+    if keys.real is not None:
+        is_key = is_key & keys.real.bool()[:, around.clamp(0, length - 1)]
     # Seen from a block, the pattern near it is the same for all blocks.
-    near = keys.near(query_at[0], key_at[0])  # (b, W)
+    in_block, in_width = torch.arange(b, device=device)[:, None], torch.arange(width, device=device) - before
+    near = keys.near(in_block, in_width)  # (b, W)
     if keys.causal:
-        near = near & (key_at[0] <= query_at[0])
-    real = keys.real if keys.real is not None else torch.ones(1, length, dtype=torch.bool, device=device)
-    mask = near & cut(real.bool())[:, :, None, :]  # (B or 1, n, b, W)
+        near = near & (in_width <= in_block)
+    mask = near & is_key.expand(1 if keys.real is None else len(keys.real), -1).unfold(1, width, b)[:, :, None]  # (B or 1, m, b, W)
+    key_rows = row + around.clamp(0, length - 1)  # (B, m · b + before + after)
+    query_at, key_at = query_at.view(m, b, 1), around.unfold(0, width, b)[:, None]  # (m, b, 1), (m, 1, W)
 
-    near_keys, near_values = (cut(x.transpose(1, 2)).transpose(-1, -2) for x in (key, value))  # (B, n, H, W, K or V)
+    column = None
     if keys.further is not None:
-        column = keys.further.clamp(min=0)
-        at = column[:, :, None, :]  # (B or 1, n, 1, E)
-        seen = keys.further[:, :, None, :] >= 0
+        listed = keys.further[:, first : first + m]  # (B or 1, m, E)
+        column = listed.clamp(min=0)
+        seen = (listed >= 0)[:, :, None]
         if keys.mask is not None:
-            seen = seen & _take(keys.mask.bool()[:, :, None], column)[..., 0][:, :, None, :]
+            seen = seen & keys.mask.bool().gather(1, column.expand(batch, -1, -1).flatten(1)).view(batch, m, 1, -1)
         if keys.causal:
-            seen = seen & (at <= query_at)
-        rows = max(len(mask), len(seen))
-        mask = torch.cat([mask.expand(rows, -1, -1, -1), seen.expand(rows, -1, b, -1)], dim=-1)
-        near_keys = torch.cat([near_keys, _take(key.transpose(1, 2), column).transpose(2, 3)], dim=3)
-        near_values = torch.cat([near_values, _take(value.transpose(1, 2), column).transpose(2, 3)], dim=3)
-        key_at = torch.cat([key_at.expand(len(at), -1, -1, -1), at], dim=-1)  # (B or 1, n, 1, W + E)
+            seen = seen & (column[:, :, None] <= query_at)
+        several = max(len(mask), len(seen))
+        mask = torch.cat([mask.expand(several, -1, -1, -1), seen.expand(several, -1, b, -1)], dim=-1)
+        key_at = torch.cat([key_at.expand(len(column), -1, -1, -1), column[:, :, None]], dim=-1)  # (B or 1, m, 1, W + E)
+        key_rows = torch.cat([key_rows, row + column.flatten(1).expand(batch, -1)], dim=-1)
 
-    blocks = F.pad(query.transpose(1, 2), (0, 0, 0, 0, 0, n * b - length)).unflatten(1, (n, b)).transpose(2, 3)  # (B, n, H, b, K)
-    added = None
-    if bias is not None:
-        key_at = key_at if key_at.dim() == 4 else key_at[None]
-        added = bias.bias(blocks.transpose(1, 2), query_at, key_at[:, None]).transpose(1, 2)  # (B or 1, n, H, b, W + E)
-    if boost is not None and keys.further is not None:
-        more = boost(at)[:, :, None].to(query.dtype)  # (B or 1, n, 1, 1, E)
-        more = F.pad(more, (width, 0))
-        added = more if added is None else added + more
+    def beside(x: Tensor) -> Tensor:
+        """The gathered keys or values → (B · m, H, W + E, K or V)"""
+        x = x.unflatten(0, (batch, -1))
+        found = x[:, : len(around)].unfold(1, width, b).transpose(-1, -2)  # (B, m, H, W, K)
+        if column is not None:
+            further = x[:, len(around) :].unflatten(1, (m, -1)).transpose(2, 3)
+            found = torch.cat([found, further], dim=3)
+        return found.flatten(0, 1)
 
     def over_blocks(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.expand(batch, n, *x.shape[2:]).flatten(0, 1)
+        return None if x is None else x.expand(batch, m, *x.shape[2:]).flatten(0, 1)
 
-    attended = fused_attention(
-        blocks.flatten(0, 1),
-        near_keys.flatten(0, 1),
-        near_values.flatten(0, 1),
-        over_blocks(mask[:, :, None]),
-        over_blocks(added),
-        dropout,
-    )  # (B · n, H, b, V)
-    heads: Tensor = attended.unflatten(0, (batch, n)).transpose(2, 3).flatten(1, 2)[:, :length].transpose(1, 2)
-    return heads
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor]:
+        blocks = query.view(batch, m, b, *query.shape[1:]).transpose(2, 3)  # (B, m, H, b, K)
+        added = None
+        if bias is not None:
+            at = key_at if key_at.dim() == 4 else key_at[None]
+            added = bias.bias(blocks.transpose(1, 2), query_at, at[:, None]).transpose(1, 2)  # (B or 1, m, H, b, W + E)
+        if boost is not None and column is not None:
+            more = F.pad(boost(column)[:, :, None, None].to(query.dtype), (width, 0))  # (B or 1, m, 1, 1, W + E)
+            added = more if added is None else added + more
+        found = fused_attention(
+            blocks.flatten(0, 1), beside(key), beside(value), over_blocks(mask[:, :, None]), over_blocks(added), dropout
+        )  # (B · m, H, b, V)
+        return (found.unflatten(0, (batch, m)).transpose(2, 3),)
 
-
-def _take(x: Tensor, columns: Tensor) -> Tensor:
-    """x (B, L, …), columns (B or 1, n, E) → (B, n, E, …)"""
-    rows = torch.arange(len(x), device=x.device)[:, None, None]
-    taken: Tensor = x[rows, columns.expand(len(x), -1, -1)]
-    return taken
+    query_rows = row + query_at.flatten().clamp(max=length - 1)
+    return Piece(query_rows.flatten(), key_rows.flatten(), attend)
