@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,10 +16,19 @@ from torch import Tensor
 
 from heedful.nn.attention.full import scaled_dot_product_attention
 from heedful.nn.attention.reformer import ReformerAttention
+from heedful.nn.fast import pieces
 from heedful.nn.masks import causal_mask, padding_mask
 from heedful.nn.positions import LinearBias, PositionBias, RelativePositions
 
 BIASES: list[PositionBias | None] = [None, LinearBias(2), RelativePositions(4, 3)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_pieces() -> Iterator[None]:
+    """Of the short inputs here, some are one piece and some are several."""
+    usual, pieces.PIECE_SCORES = pieces.PIECE_SCORES, 200
+    yield
+    pieces.PIECE_SCORES = usual
 
 
 def shared_heads(length: int, rows: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +87,7 @@ def test_it_equals_attention_under_its_counts(
     chosen = real[:, None, :, None].expand_as(found)
     torch.testing.assert_close(found[chosen], expected[chosen], atol=1e-5, rtol=0)
     wanted = torch.randn_like(found)
-    learned = [parts[0], parts[2]]
+    learned = [parts[0], parts[2], *(bias.parameters() if bias else [])]
     for one, other in zip(
         torch.autograd.grad((found * wanted)[chosen].sum(), learned, retain_graph=True),
         torch.autograd.grad((expected * wanted)[chosen].sum(), learned),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,11 +18,21 @@ from heedful.nn.attention.full import FullAttention, scaled_dot_product_attentio
 from heedful.nn.attention.longformer import LongformerAttention
 from heedful.nn.attention.sparse import Keys, SparseAttention
 from heedful.nn.attention.window import WindowAttention
+from heedful.nn.fast import pieces
 from heedful.nn.masks import padding_mask
 from heedful.nn.positions import LinearBias, PositionBias, RelativePositions
 
 TOLERANCE = 1e-5
 HEADS, WIDTH = 2, 4
+PIECE_SCORES = pieces.PIECE_SCORES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_pieces() -> Iterator[None]:
+    """Of the short inputs here, some are one piece and some are several."""
+    pieces.PIECE_SCORES = 1000
+    yield
+    pieces.PIECE_SCORES = PIECE_SCORES
 
 
 def some_heads(length: int, rows: int = 2, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,6 +106,19 @@ def test_each_pattern_equals_full_attention_under_its_mask(case: tuple[SparseAtt
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("length", [10, 100])  # one piece, and several
+@pytest.mark.parametrize("kind", [WindowAttention(4), LongformerAttention(4), BigBirdAttention(4, block=4)])
+def test_the_backward_pass_drops_the_same_weights(kind: SparseAttention, length: int) -> None:
+    query, key, value = some_heads(length)
+    before = torch.get_rng_state()
+    heads = kind(query, key, value, dropout=0.5).heads
+    assert not torch.equal(before, torch.get_rng_state())
+    weighted = torch.randn_like(heads)
+    (grad,) = torch.autograd.grad((heads * weighted).sum(), value)
+    # Heads are linear in the values: their gradient times the values is the sum, if both passes drop the same.
+    torch.testing.assert_close((grad * value).sum(), (heads * weighted).sum(), atol=1e-3, rtol=1e-5)
 
 
 @settings(max_examples=50, deadline=None)
@@ -178,7 +202,10 @@ AT_LENGTH: dict[str, SparseAttention] = {
 @pytest.mark.parametrize("kind", sorted(AT_LENGTH))
 @pytest.mark.parametrize("bias", [None, LinearBias(HEADS), RelativePositions(WIDTH, 8)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_no_tensor_grows_with_the_square_of_the_length(kind: str, bias: PositionBias | None, causal: bool) -> None:
+def test_no_tensor_grows_with_the_square_of_the_length(
+    kind: str, bias: PositionBias | None, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_SCORES", PIECE_SCORES)
     parts = some_heads(LONG, rows=1)
     mask = padding_mask(torch.tensor([LONG - 100]), LONG)
     attention = AT_LENGTH[kind]

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.nn.attention.base import Attended, Attention, AttentionWeights, Projected
+from heedful.nn.fast.pieces import Piece, attend_in_pieces, blocks_of_piece
 from heedful.nn.masks import over_keys
 from heedful.nn.positions import PositionBias
 
@@ -119,8 +120,8 @@ class ReformerAttention(Attention):
         """The heads (B, H, L, V), each round by a window over its sorted order."""
         rounds = []
         for number in range(self.rounds):
-            order = in_order(buckets[:, :, number])  # (B, H, L)
-            rounds.append(self._window(query, key, value, buckets[:, :, number], order, key_mask, causal, bias, dropout))
+            of_round = buckets[:, :, number].flatten(0, 1)
+            rounds.append(self._window(query, key, value, of_round, key_mask, causal, bias, dropout))
         heads, totals = (torch.stack(parts) for parts in zip(*rounds, strict=True))  # (R, B, H, L, V) and (R, B, H, L, 1)
         # A row that sees nothing has a total of −∞ in all rounds.
         highest = totals.detach().amax(0, keepdim=True)
@@ -133,51 +134,56 @@ class ReformerAttention(Attention):
         key: Tensor,
         value: Tensor,
         buckets: Tensor,
-        order: Tensor,
         key_mask: Tensor | None,
         causal: bool,
         bias: PositionBias | None,
         dropout: float,
     ) -> tuple[Tensor, Tensor]:
-        """One round: heads (B, H, L, V), and the logarithm of the sum of exponentiated scores (B, H, L, 1)."""
-        length, b = query.size(2), self.chunk
-        n = -(-length // b)
-        before, after = b, 0 if causal else b
+        """One round: heads (B, H, L, V), and the logarithm of the sum of exponentiated scores (B, H, L, 1).
 
-        def sort(x: Tensor) -> Tensor:
-            """(B, H, L, …) in the order of the round."""
-            return x.gather(2, order.view(*order.shape, *[1] * (x.dim() - 3)).expand(-1, -1, -1, *x.shape[3:]))
+        Buckets (N, L), where N = B · H. Below, W keys are beside a block of b queries, and m blocks are a piece.
+        """
+        batch, of_heads, length, _ = query.shape
+        b, width = self.chunk, self.chunk * (2 if causal else 3)
+        blocks, m = -(-length // b), blocks_of_piece(batch * of_heads * self.chunk * width)
+        order = in_order(buckets)  # (N, L)
+        step = torch.arange(width, device=query.device) - b - torch.arange(b, device=query.device)[:, None]  # (b, W)
+        near = (step <= 0 if causal else step.abs() <= b) & (step >= -b)
+        row = torch.arange(len(order), device=query.device)[:, None] * length
 
-        def blocks(x: Tensor) -> Tensor:
-            """(B, H, L, …) → (B, H, n, b, …), of queries."""
-            cut: Tensor = F.pad(x, (*[0, 0] * (x.dim() - 3), 0, n * b - length)).unflatten(2, (n, b))
-            return cut
+        def piece(number: int) -> Piece:
+            first, n = number * m, min(m, blocks - number * m)
+            place = torch.arange((first - 1) * b, (first + n - 2) * b + width, device=query.device)  # of keys in the order
+            at = order[:, place.clamp(0, length - 1)]  # (N, n · b + W − b): positions
+            own_at = order[:, torch.arange(first * b, (first + n) * b, device=query.device).clamp(max=length - 1)]
+            others = buckets.gather(1, at)
+            if key_mask is not None:
+                others = others.masked_fill(others == self.buckets, -1)
+            others = others.masked_fill((place < 0) | (place >= length), -1).unfold(1, width, b)[:, :, None]  # (N, n, 1, W)
+            mask = (buckets.gather(1, own_at).view(-1, n, b, 1) == others) & near  # (N, n, b, W)
 
-        def beside(x: Tensor, fill: int = 0) -> Tensor:
-            """(B, H, L, …) → (B, H, n, W, …), of the keys beside each block of queries."""
-            padded = F.pad(x, (*[0, 0] * (x.dim() - 3), before, n * b - length + after), value=fill)
-            return padded.unfold(2, before + b + after, b).movedim(-1, 3)
+            def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+                queries = query.view(-1, n, b, query.size(-1))  # (N, n, b, K)
+                keys, values = (x.unflatten(0, at.shape).unfold(1, width, b).transpose(-1, -2) for x in (key, value))
+                scores = queries @ keys.transpose(-2, -1) / math.sqrt(query.size(-1))  # (N, n, b, W)
+                if bias is not None:
+                    places = own_at.view(batch, of_heads, n, b, 1), at.unfold(1, width, b).view(batch, of_heads, n, 1, width)
+                    scores = scores + bias.bias(queries.unflatten(0, (batch, of_heads)), *places).flatten(0, 1)
+                scores = torch.where(step == 0, scores + ALMOST_NEVER, scores).masked_fill(~mask, -math.inf)
+                empty = ~mask.any(-1, keepdim=True)  # (N, n, b, 1)
+                scores = scores.masked_fill(empty, 0.0)
+                total = scores.logsumexp(-1, keepdim=True)
+                weights = (scores - total).exp().masked_fill(empty, 0.0)
+                return F.dropout(weights, dropout) @ values, total.masked_fill(empty, -math.inf)
 
-        own, others = blocks(sort(buckets)), beside(sort(buckets), fill=-1)
-        step = torch.arange(before + b + after, device=query.device) - before - torch.arange(b, device=query.device)[:, None]
-        mask = (own[..., None] == others[..., None, :]) & (step.abs() <= self.chunk)  # (B, H, n, b, W)
-        if causal:
-            mask = mask & (step <= 0)
-        if key_mask is not None:
-            mask = mask & (others != self.buckets)[..., None, :]
-        queries, keys, values = blocks(sort(query)), beside(sort(key)), beside(sort(value))
-        scores = queries @ keys.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, H, n, b, W)
-        if bias is not None:
-            scores = scores + bias.bias(queries, blocks(order)[..., None], beside(order)[..., None, :])
-        scores = torch.where(step == 0, scores + ALMOST_NEVER, scores).masked_fill(~mask, -math.inf)
-        empty = ~mask.any(-1, keepdim=True)  # (B, H, n, b, 1)
-        scores = scores.masked_fill(empty, 0.0)
-        total = scores.logsumexp(-1, keepdim=True)
-        weights = (scores - total).exp().masked_fill(empty, 0.0)
-        heads = F.dropout(weights, dropout) @ values
+            return Piece((row + own_at).flatten(), (row + at).flatten(), attend)
+
+        parts = [x.flatten(0, 2) for x in (query, key, value)]  # (N · L, K or V)
+        learned = [] if bias is None else list(bias.parameters())
+        found = attend_in_pieces(piece, -(-blocks // m), parts, learned, dropout)  # (N, blocks, b, V) and (N, blocks, b, 1)
         back = order.argsort(-1)[..., None]
-        heads, total = heads.flatten(2, 3), total.masked_fill(empty, -math.inf).flatten(2, 3)
-        return heads.gather(2, back.expand(-1, -1, -1, heads.size(-1))), total.gather(2, back)
+        heads, total = (x.flatten(1, 2).gather(1, back.expand(-1, -1, x.size(-1))) for x in found)
+        return heads.unflatten(0, (batch, of_heads)), total.unflatten(0, (batch, of_heads))
 
 
 def in_order(buckets: Tensor) -> Tensor:

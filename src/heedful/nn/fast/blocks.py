@@ -52,9 +52,9 @@ def attend_in_blocks(
         first = number * m
         return _piece(query, keys, first, min(m, blocks - first), bias, boost, dropout)
 
-    parts = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))  # (B · L, H, K or V)
+    parts = [x.transpose(1, 2).flatten(0, 1) for x in (query, key, value)]  # (B · L, H, K or V)
     learned = [] if bias is None else list(bias.parameters())
-    (found,) = attend_in_pieces(piece, -(-blocks // m), *parts, learned, dropout)  # (B, n, b, H, V)
+    (found,) = attend_in_pieces(piece, -(-blocks // m), parts, learned, dropout)  # (B, n, b, H, V)
     return found.flatten(1, 2)[:, :length].transpose(1, 2)
 
 
@@ -84,7 +84,9 @@ def _piece(
     near = keys.near(in_block, in_width)  # (b, W)
     if keys.causal:
         near = near & (in_width <= in_block)
-    mask = near & is_key.expand(1 if keys.real is None else len(keys.real), -1).unfold(1, width, b)[:, :, None]  # (B or 1, m, b, W)
+    mask = (
+        near & is_key.expand(1 if keys.real is None else len(keys.real), -1).unfold(1, width, b)[:, :, None]
+    )  # (B or 1, m, b, W)
     key_rows = row + around.clamp(0, length - 1)  # (B, m · b + before + after)
     query_at, key_at = query_at.view(m, b, 1), around.unfold(0, width, b)[:, None]  # (m, b, 1), (m, 1, W)
 

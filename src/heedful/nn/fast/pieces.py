@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 # Numbers that the scores of a piece may have: about as many as a core's cache holds, yet enough for several threads.
-PIECE_SCORES = 2**20
+PIECE_SCORES = 2**19
 
 
 def blocks_of_piece(scores: int) -> int:
@@ -36,17 +36,14 @@ class Piece(NamedTuple):
 def attend_in_pieces(
     pieces: Callable[[int], Piece],
     count: int,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    parts: Sequence[Tensor],
     learned: Sequence[Tensor] = (),
     dropout: float = 0.0,
 ) -> tuple[Tensor, ...]:
-    """The results of `count` pieces, joined along dimension 1, of all queries, keys and values (N, …).
+    """The results of `count` pieces, joined along dimension 1; `parts` are all queries, keys and values (N, …).
 
     `pieces` makes the piece of a number, and makes it anew for the backward pass; `learned` are parameters that it uses.
     """
-    parts = (query, key, value)
     if count == 1:
         return _results(pieces(0), parts)
     seed = int(torch.randint(2**62, ())) if dropout else None
@@ -74,12 +71,12 @@ def _random_numbers(seed: int | None, number: int, device: torch.device) -> Abst
     """Inside, dropout of the piece draws the same random numbers each time; outside, nothing changes."""
     if seed is None:
         return nullcontext()
-    inside = torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
+    drawn, inside = seed + number, torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
 
     class Seeded(AbstractContextManager[None]):
         def __enter__(self) -> None:
             inside.__enter__()
-            torch.manual_seed(seed + number)
+            torch.manual_seed(drawn)
 
         def __exit__(self, *error: Any) -> None:
             inside.__exit__(*error)
@@ -99,27 +96,20 @@ class _Pieces(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *wanted: Tensor) -> tuple[Any, ...]:
-        given = ctx.saved_tensors
-        (query, key, value), learned = given[:3], given[3:]
-        grads = [torch.zeros_like(part, memory_format=torch.contiguous_format) for part in (query, key, value)]
-        of_learned = [torch.zeros_like(part) for part in learned]
+        given: tuple[Tensor, ...] = ctx.saved_tensors
+        grads = [torch.zeros_like(part, memory_format=torch.contiguous_format) for part in given]
         start = 0
         for number in range(ctx.count):
             piece = ctx.pieces(number)
             rows = (piece.queries, piece.keys, piece.keys)
             parts = [part.index_select(0, chosen).requires_grad_() for part, chosen in zip(given[:3], rows, strict=True)]
-            with torch.enable_grad(), torch.autocast(*ctx.autocast), _random_numbers(ctx.seed, number, query.device):
+            with torch.enable_grad(), torch.autocast(*ctx.autocast), _random_numbers(ctx.seed, number, parts[0].device):
                 results = piece.attend(*parts)
-            size = results[0].size(1)
-            targets = [*parts, *(part for part in learned if part.requires_grad)]
-            found = torch.autograd.grad(
-                results, targets, [grad[:, start : start + size] for grad in wanted], allow_unused=True
-            )
-            start += size
-            for grad, chosen, added in zip(grads, rows, found[:3], strict=True):
-                if added is not None:
-                    grad.index_add_(0, chosen, added)
-            for grad, added in zip([g for g, p in zip(of_learned, learned, strict=True) if p.requires_grad], found[3:], strict=True):
-                if added is not None:
-                    grad += added
-        return None, None, None, *grads, *of_learned
+            end = start + results[0].size(1)
+            found = torch.autograd.grad(results, [*parts, *given[3:]], [grad[:, start:end] for grad in wanted], allow_unused=True)
+            start = end
+            for grad, chosen, added in zip(grads[:3], rows, found[:3], strict=True):
+                grad.index_add_(0, chosen, added)
+            for grad, added in zip(grads[3:], found[3:], strict=True):
+                grad += added
+        return None, None, None, *grads
