@@ -3,7 +3,7 @@
     python benchmarks/long_attention.py --output long_attention.txt
 
 First, forward and backward pass of one self-attention layer (d_model 128, two heads, each kind with its default settings) at
-lengths from 512 to 32,768, each kind in its own process with one thread: CPU time, which other load hardly changes, and how far
+lengths from 512 to 32,768, each in its own process with one thread: CPU time, which other load hardly changes, and how far
 memory rises above what the process had before. The exponent is the slope of a line fitted to the logarithms. Full attention,
 whose kernel stores no weights either, stops at 8,192. Then forward and backward pass of whole models at --length, beside
 LongformerModel and BigBirdModel of the same size, with the same window, blocks and global tokens, each in its own process with
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heedful.complexity.measure import give_back_memory
 from heedful.models.bert import Bert, BertConfig
 from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
 from heedful.nn.multihead import MultiHeadAttention
@@ -51,29 +52,30 @@ def status(name: str) -> int:
 
 
 def measure(step: Callable[[], Tensor], repeats: int = 3) -> dict[str, float]:
-    """The median seconds of a forward and a backward pass and their CPU time, and by how many bytes memory rises."""
-    before = status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    """The median seconds of a forward and a backward pass and their CPU time, and by how many bytes memory rises.
+
+    Memory is that of one more pass, in which the allocator keeps nothing for later, which takes longer.
+    """
     seconds, cpu = [], []
     for _ in range(repeats + 1):  # the first is warm-up
         started, used = time.perf_counter(), time.process_time()
         step().sum().backward()
         seconds.append(time.perf_counter() - started)
         cpu.append(time.process_time() - used)
+    give_back_memory()
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    step().sum().backward()
     median = statistics.median
     return {"seconds": median(seconds[1:]), "cpu": median(cpu[1:]), "bytes": status("VmHWM") - before}
 
 
-def measure_layer(kind: Any) -> dict[str, Any]:
-    """Every length for one kind."""
+def measure_layer(kind: Any, length: int) -> dict[str, Any]:
+    """One layer of a kind, by one thread."""
     torch.set_num_threads(1)
-    found = {}
-    for length in LENGTHS if kind != "full" else [length for length in LENGTHS if length <= LONGEST_FULL]:
-        layer = MultiHeadAttention(WIDTH, HEADS, settings=AttentionSettings(kind, max_length=length))
-        x = torch.randn(1, length, WIDTH, requires_grad=True)
-        found[length] = measure(lambda layer=layer, x=x: layer(x))  # type: ignore[misc]
-        del layer, x
-    return {"lengths": found}
+    layer = MultiHeadAttention(WIDTH, HEADS, settings=AttentionSettings(kind, max_length=length))
+    x = torch.randn(1, length, WIDTH, requires_grad=True)
+    return measure(lambda: layer(x))
 
 
 def our_model(kind: Any, length: int) -> nn.Module:
@@ -125,9 +127,10 @@ def exponent(points: Mapping[int, float]) -> float:
 def layers(out: Transcript) -> None:
     rows = []
     for kind in ATTENTION_KINDS:
-        found = watch_peer(__file__, {"layer": kind})["lengths"]
-        seconds = {int(length): row["cpu"] for length, row in found.items()}  # type: ignore[attr-defined]
-        memory = {int(length): row["bytes"] for length, row in found.items()}  # type: ignore[attr-defined]
+        lengths = [length for length in LENGTHS if kind != "full" or length <= LONGEST_FULL]
+        found = {length: watch_peer(__file__, {"layer": kind, "length": length}) for length in lengths}
+        seconds = {length: row["cpu"] for length, row in found.items()}
+        memory = {length: row["bytes"] for length, row in found.items()}
         for name, unit, values in (("CPU ms", 1e3, seconds), ("MB", 1e-6, memory)):
             cells = [f"{values[length] * unit:,.0f}" if length in values else "" for length in LENGTHS]
             limit = f"≤ {LIMITS[kind]}" if kind in LIMITS else ""
@@ -160,7 +163,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.peer:
         given = json.loads(arguments.peer)
-        found = measure_layer(given["layer"]) if "layer" in given else measure_model(**given)
+        found = measure_layer(given["layer"], given["length"]) if "layer" in given else measure_model(**given)
         found["step"] = found.get("seconds", 0.0)  # `seconds` will be those of the whole process
         print(json.dumps(found))
         return

@@ -107,7 +107,7 @@ def _seconds_and_bytes(layer: LayerType, length: int, shape: Shape, rounds: int)
         started = time.perf_counter()
         _pass(module, x)
         seconds.append(time.perf_counter() - started)
-    _give_back_memory()
+    give_back_memory()
     before = _forget_peak()
     _pass(module, x)
     peak = _peak_bytes() - before
@@ -122,7 +122,7 @@ def _pass(module: torch.nn.Module, x: torch.Tensor) -> None:
     module.zero_grad(set_to_none=True)
 
 
-def _give_back_memory() -> None:
+def give_back_memory() -> None:
     """Return freed memory to the system, now and as soon as a tensor is freed from now on (glibc).
 
     Otherwise a peak would depend on what the allocator happens to keep for later.

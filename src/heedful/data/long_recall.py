@@ -4,9 +4,8 @@
 the first eighth of the document, so that nothing near the question tells the answer: an answer better than a guess has come
 across seven eighths of the document. Nothing is downloaded.
 
-Training documents have all lengths up to the longest, 0.7 times as many words of each octave as of the one before, and one to
-four keys. So most of them are short and easy, and teach what the long ones need; the few long ones teach to find a key among
-thousands of words. Held-out documents all have the full length and four keys.
+Training documents have all lengths up to the longest, as many words of each octave as of any other, and one to four keys. So
+most of them are short and easy, and teach what the long ones need. Held-out documents all have the full length and four keys.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ def generate_long_recall(split: str, count: int, seed: int, longest: int) -> Ite
     frequencies = list(itertools.accumulate(1 / rank for rank in range(1, FILLING + 1)))  # as words in a language have them
     for _ in range(count):
         words, keys = longest, STATED
-        if split == "train":  # with the density words^−2.5, an octave has √½ times as many words as the one before
-            words = round(rng.uniform(longest**-1.5, SHORTEST**-1.5) ** (-1 / 1.5))
+        if split == "train":  # with the density 1 / words², each octave has the same number of words
+            words = round(1 / rng.uniform(1 / longest, 1 / SHORTEST))
             keys = rng.randint(1, min(STATED, words // EARLY))
         yield generate_document(rng, words, keys, filling, frequencies)
 
