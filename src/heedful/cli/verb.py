@@ -21,7 +21,7 @@ from heedful.settings import from_json, hints, parts_of
 
 if TYPE_CHECKING:
     from heedful.jobs.results import Result
-    from heedful.pipelines.pipeline import Pipeline
+    from heedful.pipelines.pipeline import AnyPipeline
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
@@ -31,7 +31,7 @@ class Request:
     """One call of a verb: the model, what is asked of it, and what the verb's own options say."""
 
     verb: Verb
-    pipeline: Pipeline[Any]
+    pipeline: AnyPipeline
     options: Options
     groups: Iterator[list[Any]]  # of inputs
     as_json: bool

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
 from heedful.evaluation.score_names import Scores
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
+
+
+class BleuOptions(TypedDict, total=False):
+    """How sacreBLEU scores, where not as usual."""
+
+    tokenize: str
+    lowercase: bool
 
 
 def sacrebleu_metrics(tokenize: str = "13a", lowercase: bool = False) -> tuple[BLEU, CHRF]:

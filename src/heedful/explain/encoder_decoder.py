@@ -16,12 +16,12 @@ from heedful.explain.explanation import Beam, Branch, Candidate, Explanation, Le
 from heedful.explain.from_trace import attention_map, candidates_of, check_size, norms_of, row_labels
 from heedful.explain.logit_lens import lens_of
 from heedful.explain.tokens import BEGIN, END, encoded_tokens, names_of, written_tokens
-from heedful.jobs.options import ExplainOptions, TranslateOptions
+from heedful.jobs.options import ExplainOptions, Options, TranslateOptions
 from heedful.jobs.registry import JOBS
 from heedful.models import kind_of
 from heedful.nn.trace import Stack, Trace
 from heedful.pipelines.decoder import DecoderPipeline
-from heedful.pipelines.pipeline import Example
+from heedful.pipelines.pipeline import Example, ModelOutput
 from heedful.pipelines.translator import Translator
 from heedful.text import Tokenizer
 
@@ -124,7 +124,7 @@ def _check(translator: Translator, source: int, target: int) -> None:
     check_size(weights, source + target)
 
 
-def search(pipeline: DecoderPipeline[Example], text: str, options: object) -> tuple[list[int], Beam | None]:
+def search(pipeline: DecoderPipeline[Example, ModelOutput], text: str, options: Options) -> tuple[list[int], Beam | None]:
     """The best output for a text, and the tree of the beam search that found it, if it was one."""
     sentences = pipeline.sentences([text], options)[0]
     if not sentences:  # an empty text

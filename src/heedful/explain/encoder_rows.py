@@ -16,7 +16,7 @@ from heedful.pipelines.masked import MaskedModel
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import MASKS
 
-AnyEncoder = EncoderPipeline[Any]
+AnyEncoder = EncoderPipeline[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,16 @@ from heedful.explain.explanation import Explanation
 from heedful.explain.learning_curves import Chart, line_chart
 from heedful.explain.templates import environment
 from heedful.page.inline import inlined_modules, inlined_styles
-from heedful.pipelines.pipeline import Example, Pipeline
+from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
 from heedful.recipes import load_recipe
 from heedful.runtime.files import write_text
 from heedful.runtime.run_log import Entry, read_metrics
 from heedful.runtime.screen import duration
 
 
-def write_report(run: Path, results: RunResults, pipeline: Pipeline[Example], examples: Sequence[Example], unit: str) -> Path:
+def write_report(
+    run: Path, results: RunResults, pipeline: Pipeline[Example, ModelOutput], examples: Sequence[Example], unit: str
+) -> Path:
     """Write the report of a run and return its path. The attention is that of one of the examples."""
     recipe = load_recipe(str(run / "recipe.toml"))
     metric = recipe.training.metric
@@ -88,7 +90,7 @@ def learning_curves(entries: Sequence[Entry], metric: str, unit: str) -> list[Ch
     return [chart for chart in charts if chart is not None]
 
 
-def typical_explanation(pipeline: Pipeline[Example], examples: Sequence[Example]) -> Explanation | None:
+def typical_explanation(pipeline: Pipeline[Example, ModelOutput], examples: Sequence[Example]) -> Explanation | None:
     """Of an example of medium length: long enough to show something, short enough to be drawn. None without examples."""
     found = []
     for example in examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 from annotated_types import Interval
 
@@ -18,6 +18,7 @@ TopP = Annotated[float, Interval(ge=1e-6, le=1)]
 Seed = Annotated[int, Interval(ge=0, le=2**63 - 1)]
 Top = Annotated[int, Interval(ge=1, le=10**7)]
 
+OptionValue: TypeAlias = str | int | float | bool | None  # what a keyword argument of a verb may be
 Backend = Literal["auto", "native", "ctranslate2"]
 ABOUT_BACKEND = "What decodes: native, ctranslate2 (heedful[fast]), or auto: the faster one of those that can."
 
@@ -30,7 +31,7 @@ class Options:
         check_fields(self)
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, **given: OptionValue) -> Self:
         """From keyword arguments; a name that is none of the options is an error in words."""
         for name in given:
             if name not in hints(cls):

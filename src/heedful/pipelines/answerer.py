@@ -26,7 +26,7 @@ from heedful.text import Tokenizer
 LONGEST_PASSAGE = 1_000_000  # characters that are searched for one answer
 
 
-class Answerer(EncoderPipeline[Question]):
+class Answerer(EncoderPipeline[Question, str]):
     """Finds answers of at most `max_answer` tokens; a long passage is read in windows that overlap by `stride` tokens."""
 
     task: ClassVar[str] = "question-answering"

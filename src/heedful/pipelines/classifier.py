@@ -11,7 +11,7 @@ from heedful.data.labelled_texts import read_labelled
 from heedful.errors import UsageError
 from heedful.evaluation.classification import classification_scores
 from heedful.evaluation.score_names import Sample
-from heedful.jobs.options import ClassifyOptions
+from heedful.jobs.options import ClassifyOptions, Options
 from heedful.jobs.results import Classification, Label
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
@@ -22,7 +22,7 @@ from heedful.text import Tokenizer
 Prediction = tuple[str, float | None]  # the most probable label, and −log p of the right one
 
 
-class Classifier(EncoderPipeline[tuple[str, str]]):
+class Classifier(EncoderPipeline[tuple[str, str], Prediction]):
     """Sorts texts into `labels`."""
 
     task: ClassVar[str] = "classification"
@@ -48,7 +48,7 @@ class Classifier(EncoderPipeline[tuple[str, str]]):
         found = [result.labels for result in self.run(several, ClassifyOptions.of(**options))]
         return found[0] if alone else found
 
-    def run(self, inputs: Sequence[str], options: ClassifyOptions | None = None) -> list[Classification]:
+    def run(self, inputs: Sequence[str], options: Options | None = None) -> list[Classification]:
         top = min(options_of(ClassifyOptions, options).top, len(self.labels))
         found = [Classification(text, []) for text in inputs]
         for i, logits in self.outputs(self.encode(inputs)):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from heedful.decoding.batching import ContinuousBatch, Encoded
 from heedful.decoding.sentence import Limits, Sentence
+from heedful.jobs.options import Options
 from heedful.jobs.results import Result
-from heedful.pipelines.pipeline import Pipeline
+from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
 
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
 REFILL = 0.5  # the share of it that is free before more of many inputs join
-
-Example = TypeVar("Example")
 
 
 class Engine(Protocol):
@@ -27,7 +26,7 @@ class Engine(Protocol):
         """Decode sentences from beginning to end; returns those that it cannot decode."""
 
 
-class DecoderPipeline(Pipeline[Example]):
+class DecoderPipeline(Pipeline[Example, ModelOutput]):
     """A model that writes, and its tokenizers."""
 
     engine: Engine | None = None  # decodes instead of the model what it can
@@ -38,7 +37,7 @@ class DecoderPipeline(Pipeline[Example]):
         """The special ids, and how long an output may be."""
 
     @abstractmethod
-    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+    def sentences(self, inputs: Sequence[str], options: Options | None = None) -> list[list[Sentence]]:
         """What is to be decoded for each input: nothing, one sentence, or several drawn ones."""
 
     @abstractmethod
@@ -63,7 +62,7 @@ class DecoderPipeline(Pipeline[Example]):
             while batch:
                 batch.step()
 
-    def run(self, inputs: Sequence[str], options: Any = None) -> Sequence[Result]:
+    def run(self, inputs: Sequence[str], options: Options | None = None) -> Sequence[Result]:
         each = self.sentences(inputs, options)
         self.decode(sentence for sentences in each for sentence in sentences)
         return [result for given, sentences in zip(inputs, each, strict=True) for result in self.results(given, sentences)]

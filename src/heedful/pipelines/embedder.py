@@ -18,7 +18,7 @@ from heedful.jobs.options import Options
 from heedful.jobs.results import Embedding
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
-from heedful.pipelines.pipeline import as_list
+from heedful.pipelines.pipeline import ModelOutput, as_list
 from heedful.settings import Json, Positions, from_json
 from heedful.text import Tokenizer
 
@@ -27,7 +27,7 @@ SentencePooling = Literal["mean", "cls"]
 NO_SCORE = "a sentence encoder has no score of its own; train a classifier on it with model.pretrained=DIR"
 
 
-class Embedder(EncoderPipeline[str]):
+class Embedder(EncoderPipeline[str, NoReturn]):
     """Turns each text into one vector: the mean of its tokens' states (or the first), of length one if `normalize`."""
 
     task: ClassVar[str] = "embedding"
@@ -45,7 +45,7 @@ class Embedder(EncoderPipeline[str]):
         self.normalize = normalize
 
     @classmethod
-    def of(cls, pipeline: EncoderPipeline[Example]) -> Self:
+    def of(cls, pipeline: EncoderPipeline[Example, ModelOutput]) -> Self:
         """The encoder of a model that was trained for another job."""
         return cls(pipeline.model, pipeline.tokenizer, pipeline.max_length)
 

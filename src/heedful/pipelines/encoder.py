@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -12,16 +12,14 @@ from torch import Tensor
 from heedful.data.collation import frame, segments_of
 from heedful.errors import UsageError
 from heedful.models.bert import Bert
-from heedful.pipelines.pipeline import Pipeline, by_budget
+from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline, by_budget
 from heedful.settings import Json, Positions, Values
 from heedful.text import Tokenizer
 
 BATCH_TOKENS = 4096  # per batch
 
-Example = TypeVar("Example")
 
-
-class EncoderPipeline(Pipeline[Example]):
+class EncoderPipeline(Pipeline[Example, ModelOutput]):
     """A BERT and its tokenizer. A text longer than `max_length` tokens, the two special ones included, is cut."""
 
     task: ClassVar[str]

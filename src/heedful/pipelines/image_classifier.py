@@ -15,7 +15,7 @@ from heedful.data.images import Pixels, data_uri, read_folder, read_image, to_fl
 from heedful.errors import HeedfulError, InputError
 from heedful.evaluation.classification import classification_scores, top_scores
 from heedful.evaluation.score_names import Sample
-from heedful.jobs.options import ClassifyOptions
+from heedful.jobs.options import ClassifyOptions, Options
 from heedful.jobs.results import Classification, Label
 from heedful.models.vit import ViT
 from heedful.pipelines.classifier import check_labels
@@ -38,7 +38,7 @@ class ImagePrediction(NamedTuple):
     nll: float  # −log p of the right one
 
 
-class ImageClassifier(Pipeline[LabelledImage]):
+class ImageClassifier(Pipeline[LabelledImage, ImagePrediction]):
     """Sorts images into `labels`."""
 
     task: ClassVar[str] = "image-classification"
@@ -72,7 +72,7 @@ class ImageClassifier(Pipeline[LabelledImage]):
         found = [result.labels for result in self.run(several, ClassifyOptions.of(**options))]
         return found[0] if alone else found
 
-    def run(self, inputs: Sequence[str | Path | bytes], options: ClassifyOptions | None = None) -> list[Classification]:
+    def run(self, inputs: Sequence[str | Path | bytes], options: Options | None = None) -> list[Classification]:
         """Each input is an image file, or the contents of one."""
         images = [self.image(path, index) for index, path in enumerate(inputs)]
         best = self.logits(images).softmax(-1).topk(min(options_of(ClassifyOptions, options).top, len(self.labels)), dim=-1)

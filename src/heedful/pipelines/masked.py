@@ -17,7 +17,7 @@ from heedful.data.sentence_pairs import SentencePair, chunks_of, pairs_of
 from heedful.errors import InputError, UsageError
 from heedful.evaluation.perplexity import perplexity
 from heedful.evaluation.score_names import Sample
-from heedful.jobs.options import FillOptions
+from heedful.jobs.options import FillOptions, Options
 from heedful.jobs.results import Filling, Guess
 from heedful.models.bert import Bert
 from heedful.pipelines.encoder import EncoderPipeline
@@ -36,7 +36,7 @@ class MaskedPrediction(NamedTuple):
     next_right: bool
 
 
-class MaskedModel(EncoderPipeline[SentencePair]):
+class MaskedModel(EncoderPipeline[SentencePair, MaskedPrediction]):
     """Fills in [MASK], and judges whether one text follows another."""
 
     task: ClassVar[str] = "bert-pretraining"
@@ -73,7 +73,7 @@ class MaskedModel(EncoderPipeline[SentencePair]):
         found = [result.masks for result in self.run(several, FillOptions.of(**options))]
         return found[0] if alone else found
 
-    def run(self, inputs: Sequence[str], options: FillOptions | None = None) -> list[Filling]:
+    def run(self, inputs: Sequence[str], options: Options | None = None) -> list[Filling]:
         top = min(options_of(FillOptions, options).top, self.tokenizer.size)
         rows = [self.with_masks(text, index) for index, text in enumerate(inputs)]
         found: list[list[list[Guess]]] = [[] for _ in inputs]

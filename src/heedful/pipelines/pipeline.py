@@ -35,12 +35,14 @@ from heedful.settings import Json, Values, build, check_arguments
 from heedful.text import Tokenizer
 
 Example = TypeVar("Example")
+ModelOutput = TypeVar("ModelOutput")
 
 
-class Pipeline(ABC, Generic[Example]):
+class Pipeline(ABC, Generic[Example, ModelOutput]):
     """A model, its tokenizers and the settings it is used with. There is one subclass per job.
 
-    An `Example` is an input with the right answer, as `evaluate` and validations take it.
+    An `Example` is an input with the right answer, as `evaluate` and validations take it; a `ModelOutput` is what the model
+    makes of it.
     """
 
     task: ClassVar[str]
@@ -81,7 +83,7 @@ class Pipeline(ABC, Generic[Example]):
         """Build the pipeline from its parts, the reverse of `tokenizers` and `settings`."""
 
     @abstractmethod
-    def run(self, inputs: Sequence[Any], options: Any = None) -> Sequence[Result]:
+    def run(self, inputs: Sequence[Any], options: Options | None = None) -> Sequence[Result]:
         """The job done on each input, in order; `options` are those of its verb. An input that cannot be used
         raises an InputError with its index."""
 
@@ -90,15 +92,15 @@ class Pipeline(ABC, Generic[Example]):
         """Held-out data in the format of the job, as `predict` takes it; what cannot be used is counted in `drops`."""
 
     @abstractmethod
-    def predict(self, examples: Sequence[Example]) -> list[Any]:
+    def predict(self, examples: Sequence[Example]) -> list[ModelOutput]:
         """The model's prediction for each example; `scores` compares it with the right answer."""
 
     @abstractmethod
-    def scores(self, examples: Sequence[Example], outputs: Sequence[Any]) -> Scores:
+    def scores(self, examples: Sequence[Example], outputs: Sequence[ModelOutput]) -> Scores:
         """The job's usual metrics of these predictions, by the names of `evaluation.score_names`."""
 
     @abstractmethod
-    def samples(self, examples: Sequence[Example], outputs: Sequence[Any]) -> list[Sample]:
+    def samples(self, examples: Sequence[Example], outputs: Sequence[ModelOutput]) -> list[Sample]:
         """Examples for people to look at: `input`, `output` and `reference` of each."""
 
     def unknown_labels(self, example: Example) -> list[str]:
@@ -159,7 +161,7 @@ class Pipeline(ABC, Generic[Example]):
         return pipeline
 
 
-def run_each(pipeline: Pipeline[Any], group: Sequence[Any], options: Options) -> list[Sequence[Result] | InputError]:
+def run_each(pipeline: AnyPipeline, group: Sequence[Any], options: Options) -> list[Sequence[Result] | InputError]:
     """The results of every input (several when so many were asked for), or why it cannot be used; one bad input stops no other.
 
     An input may already be an InputError.
@@ -178,7 +180,7 @@ def run_each(pipeline: Pipeline[Any], group: Sequence[Any], options: Options) ->
 
 
 Texts: TypeAlias = list[str] | tuple[str, ...]  # several; a Sequence[str] could be a single text, too
-AnyPipeline: TypeAlias = Pipeline[Any]  # of any job
+AnyPipeline: TypeAlias = Pipeline[Any, Any]  # of any job
 OptionsType = TypeVar("OptionsType", bound=Options)
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import ClassVar, overload
 
 from heedful.data.documents import read_summaries
 from heedful.data.drops import Drops
+from heedful.data.parallel import Pair
 from heedful.decoding.sentence import Sentence
 from heedful.evaluation.rouge import summary_scores
-from heedful.jobs.options import Alpha, Beam, SummarizeOptions, TranslateOptions
+from heedful.evaluation.score_names import Scores
+from heedful.jobs.options import Alpha, Beam, Options, OptionValue, SummarizeOptions, TranslateOptions
 from heedful.jobs.results import Result, Summary, on_one_line
 from heedful.models.seq2seq import Seq2Seq
-from heedful.pipelines.pipeline import as_list, options_of
+from heedful.pipelines.pipeline import Texts, as_list, options_of
 from heedful.pipelines.translator import Translator
-from heedful.settings import Count, CountOrNone
+from heedful.settings import Count, CountOrNone, Json
 from heedful.text import Tokenizer
 
 
@@ -39,7 +41,7 @@ class Summarizer(Translator):
         self.max_length = max_length
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Json]:
         kept = {name: value for name, value in super().settings.items() if not name.endswith("_language")}
         return {**kept, "max_length": self.max_length}
 
@@ -48,18 +50,18 @@ class Summarizer(Translator):
         return self.max_length
 
     @overload
-    def summarize(self, documents: str, **options: Any) -> str: ...
+    def summarize(self, documents: str, **options: OptionValue) -> str: ...
 
     @overload
-    def summarize(self, documents: Sequence[str], **options: Any) -> list[str]: ...
+    def summarize(self, documents: Texts, **options: OptionValue) -> list[str]: ...
 
-    def summarize(self, documents: str | Sequence[str], **options: Any) -> str | list[str]:
+    def summarize(self, documents: str | Texts, **options: OptionValue) -> str | list[str]:
         """The summary of a document, or of each of several; keywords are those of `SummarizeOptions`."""
         several, alone = as_list(documents)
         found = [on_one_line(text) for text in self.translate(several, **vars(SummarizeOptions.of(**options)))]
         return found[0] if alone else found
 
-    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+    def sentences(self, inputs: Sequence[str], options: Options | None = None) -> list[list[Sentence]]:
         return super().sentences(inputs, TranslateOptions(**vars(options_of(SummarizeOptions, options))))
 
     def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
@@ -69,8 +71,8 @@ class Summarizer(Translator):
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [ids[: self.max_length] for ids in super().encode_sources(texts)]
 
-    def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
+    def read_examples(self, path: Path, drops: Drops) -> list[Pair]:
         return list(read_summaries(path, drops))
 
-    def text_scores(self, written: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
+    def text_scores(self, written: Sequence[str], right: Sequence[str]) -> Scores:
         return summary_scores(written, right)

@@ -32,7 +32,7 @@ class TagPrediction(NamedTuple):
     known: int  # tags it knows
 
 
-class Tagger(EncoderPipeline[TaggedSentence]):
+class Tagger(EncoderPipeline[TaggedSentence, TagPrediction]):
     """Gives each word one of `labels`, read off its first token. `split` says how a text is cut into words."""
 
     task: ClassVar[str] = "tagging"

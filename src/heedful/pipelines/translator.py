@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 
 from heedful.data.collation import SpecialIds, collate, frame, special_ids
 from heedful.data.drops import Drops
-from heedful.data.parallel import ParallelFiles
+from heedful.data.parallel import Pair, ParallelFiles
 from heedful.decoding.batching import Encoded
 from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
 from heedful.errors import InputError
-from heedful.evaluation.bleu import translation_scores
+from heedful.evaluation.bleu import BleuOptions, translation_scores
 from heedful.evaluation.perplexity import perplexity
-from heedful.jobs.options import Alpha, Beam, TranslateOptions
+from heedful.evaluation.score_names import Sample, Scores
+from heedful.jobs.options import Alpha, Beam, Options, OptionValue, TranslateOptions
 from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.decoder import BATCH_TOKENS, DecoderPipeline
 from heedful.pipelines.memory_check import check_beam
-from heedful.pipelines.pipeline import as_list, by_budget, options_of
-from heedful.settings import CountOrNone
+from heedful.pipelines.pipeline import Texts, as_list, by_budget, options_of
+from heedful.settings import CountOrNone, Json, Values
 from heedful.text import Tokenizer
 
 LONGEST_SOURCE = 4096  # tokens of one text; a longer one would be written for minutes, and no model learned from such
 
 
-class Translator(DecoderPipeline[tuple[str, str]]):
+class TranslatedPair(NamedTuple):
+    """What is written for the source of a pair, and how likely its target was."""
+
+    text: str
+    log_likelihood: float
+    tokens: int  # of the target, the end included
+
+
+class Translator(DecoderPipeline[Pair, TranslatedPair]):
     """Translates text with an encoder–decoder and its tokenizers."""
 
     task: ClassVar[str] = "translation"
@@ -52,7 +61,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         self.beam, self.length_penalty, self.max_extra = beam, length_penalty, max_extra
         self.max_tokens = max_tokens
         self.source_language, self.target_language = source_language, target_language  # codes such as "en", or unknown
-        self.bleu: dict[str, Any] = {}  # how sacreBLEU is to score, where not as usual: tokenize, lowercase
+        self.bleu: BleuOptions = {}  # how sacreBLEU is to score, where not as usual: tokenize, lowercase
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -60,7 +69,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         return both if self.target_tokenizer is not self.source_tokenizer else {"tokenizer": self.source_tokenizer}
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Json]:
         return {
             "beam": self.beam,
             "length_penalty": self.length_penalty,
@@ -71,7 +80,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         }
 
     @classmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
+    def assemble(cls, model: Seq2Seq, tokenizers: dict[str, Tokenizer], settings: Values) -> Self:
         source = tokenizers["tokenizer"]
         return cls(model, source, tokenizers.get("target_tokenizer", source), **settings)
 
@@ -86,19 +95,19 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         return LONGEST_SOURCE
 
     @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
+    def translate(self, texts: str, **options: OptionValue) -> str: ...
 
     @overload
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: Texts, **options: OptionValue) -> list[str]: ...
 
-    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+    def translate(self, texts: str | Texts, **options: OptionValue) -> str | list[str]:
         """A text translated, or each of several; keywords are those of `TranslateOptions`. An empty text stays empty."""
         several, alone = as_list(texts)
         found = [hypotheses[0].tokens if hypotheses else [] for hypotheses in self.search(several, **options)]
         written = [self.target_tokenizer.decode(tokens) for tokens in found]
         return written[0] if alone else written
 
-    def translations(self, texts: Sequence[str], **options: Any) -> list[Translation]:
+    def translations(self, texts: Sequence[str], **options: OptionValue) -> list[Translation]:
         """The translations of each text with their scores; keywords are those of `TranslateOptions`."""
         found = self.run(texts, TranslateOptions.of(**options))
         return [result for result in found if isinstance(result, Translation)]
@@ -108,7 +117,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         target = self.target_tokenizer
         return Limits(target.bos, target.eos, target.pad, self.max_extra, max_tokens=self.max_tokens)
 
-    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+    def sentences(self, inputs: Sequence[str], options: Options | None = None) -> list[list[Sentence]]:
         """One sentence for each text, or with sampling `n_best` of them; none for an empty text."""
         o = options_of(TranslateOptions, options)
         n_best = 1 if o.sample else o.n_best
@@ -144,7 +153,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         decode = self.target_tokenizer.decode
         return [Translation(given, [ScoredText(decode(best.tokens), best.score, best.log_probability) for best in found])]
 
-    def search(self, texts: Sequence[str], **options: Any) -> list[list[Hypothesis]]:
+    def search(self, texts: Sequence[str], **options: OptionValue) -> list[list[Hypothesis]]:
         """The hypotheses of each text, best first; none for an empty text. Keywords are those of `TranslateOptions`."""
         each = self.sentences(texts, TranslateOptions.of(**options))
         self.decode(sentence for sentences in each for sentence in sentences)
@@ -154,7 +163,7 @@ class Translator(DecoderPipeline[tuple[str, str]]):
         """The ids of each text to be read."""
         return self.source_tokenizer.encode_batch(texts)
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+    def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, int]]:
         """log p(target | source) of each pair, and its number of target tokens, the end included."""
         sources = self.encode_sources([source for source, _ in pairs])
         targets = self.target_tokenizer.encode_batch([target for _, target in pairs])
@@ -174,34 +183,33 @@ class Translator(DecoderPipeline[tuple[str, str]]):
                     at += tokens
         return found
 
-    def perplexity(self, pairs: Sequence[tuple[str, str]]) -> float:
+    def perplexity(self, pairs: Sequence[Pair]) -> float:
         """exp of the mean negative log-likelihood of a target token."""
         found = self.log_likelihoods(pairs)
         loss = -sum(total for total, _ in found) / max(1, sum(tokens for _, tokens in found))
         return perplexity(loss)
 
-    def read_examples(self, path: Path, drops: Drops) -> list[tuple[str, str]]:
+    def read_examples(self, path: Path, drops: Drops) -> list[Pair]:
         return list(ParallelFiles(path).read(drops))
 
-    def predict(self, examples: Sequence[tuple[str, str]]) -> list[Any]:
-        """Of each pair: what is written for its source, and how likely its target was: log p and tokens."""
+    def predict(self, examples: Sequence[Pair]) -> list[TranslatedPair]:
         if not examples:
             return []
         written = self.translate([source for source, _ in examples])
         likelihoods = self.log_likelihoods(examples)
-        return [[text, *likelihood] for text, likelihood in zip(written, likelihoods, strict=True)]
+        return [TranslatedPair(text, *likelihood) for text, likelihood in zip(written, likelihoods, strict=True)]
 
-    def scores(self, examples: Sequence[tuple[str, str]], outputs: Sequence[Any]) -> dict[str, Any]:
-        loss = -sum(row[1] for row in outputs) / max(1, sum(row[2] for row in outputs))
-        own = self.text_scores([row[0] for row in outputs], [target for _, target in examples])
+    def scores(self, examples: Sequence[Pair], outputs: Sequence[TranslatedPair]) -> Scores:
+        loss = -sum(one.log_likelihood for one in outputs) / max(1, sum(one.tokens for one in outputs))
+        own = self.text_scores([one.text for one in outputs], [target for _, target in examples])
         return {**own, "loss": loss, "perplexity": perplexity(loss)}
 
-    def text_scores(self, written: Sequence[str], right: Sequence[str]) -> dict[str, Any]:
+    def text_scores(self, written: Sequence[str], right: Sequence[str]) -> Scores:
         """The metrics of this job."""
         return translation_scores(written, right, **self.bleu)
 
-    def samples(self, examples: Sequence[tuple[str, str]], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[Pair], outputs: Sequence[TranslatedPair]) -> list[Sample]:
         return [
-            {"input": source, "output": row[0], "reference": target}
-            for (source, target), row in zip(examples, outputs, strict=True)
+            {"input": source, "output": one.text, "reference": target}
+            for (source, target), one in zip(examples, outputs, strict=True)
         ]

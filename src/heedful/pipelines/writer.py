@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import ClassVar, NamedTuple, Self, overload
 
 import torch
 
@@ -16,19 +16,29 @@ from heedful.data.text_windows import TextWindow, text_windows
 from heedful.decoding.batching import Encoded
 from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
 from heedful.evaluation.perplexity import perplexity
-from heedful.jobs.options import GenerateOptions
+from heedful.evaluation.score_names import Sample, Scores
+from heedful.jobs.options import GenerateOptions, Options, OptionValue
 from heedful.jobs.results import Continuation, Result
 from heedful.models.gpt import GPT
 from heedful.nn.fast.loss import label_smoothed_loss
 from heedful.pipelines.decoder import DecoderPipeline
 from heedful.pipelines.memory_check import check_beam
-from heedful.pipelines.pipeline import as_list, options_of
+from heedful.pipelines.pipeline import Texts, as_list, options_of
+from heedful.settings import Values
 from heedful.text import Tokenizer
 
 BATCH = 32  # prompts, or windows of a text, at one time
 
 
-class Writer(DecoderPipeline[TextWindow]):
+class WindowLoss(NamedTuple):
+    """How unlikely a window's tokens after the first were."""
+
+    nll: float  # the sum of −log p
+    tokens: int
+    size: float  # bytes that they stand for
+
+
+class Writer(DecoderPipeline[TextWindow, WindowLoss]):
     """Writes with a GPT. A document begins after the end token of the one before it."""
 
     task: ClassVar[str] = "language-model"
@@ -41,16 +51,16 @@ class Writer(DecoderPipeline[TextWindow]):
         return {"tokenizer": self.tokenizer}
 
     @classmethod
-    def assemble(cls, model: Any, tokenizers: dict[str, Tokenizer], settings: dict[str, Any]) -> Self:
+    def assemble(cls, model: GPT, tokenizers: dict[str, Tokenizer], settings: Values) -> Self:
         return cls(model, tokenizers["tokenizer"], **settings)
 
     @overload
-    def generate(self, prompts: str, **options: Any) -> str: ...
+    def generate(self, prompts: str, **options: OptionValue) -> str: ...
 
     @overload
-    def generate(self, prompts: Sequence[str], **options: Any) -> list[str]: ...
+    def generate(self, prompts: Texts, **options: OptionValue) -> list[str]: ...
 
-    def generate(self, prompts: str | Sequence[str], **options: Any) -> str | list[str]:
+    def generate(self, prompts: str | Texts, **options: OptionValue) -> str | list[str]:
         """What follows a prompt (which may be empty), or each of several; keywords are those of `GenerateOptions`.
 
         At most `length` tokens, up to the end of the document: sampled, or with `beam` (1 is greedy) searched for.
@@ -63,7 +73,7 @@ class Writer(DecoderPipeline[TextWindow]):
     def limits(self) -> Limits:
         return Limits(self.tokenizer.bos, self.tokenizer.eos, self.tokenizer.pad, beyond_source=False)
 
-    def sentences(self, inputs: Sequence[str], options: Any = None) -> list[list[Sentence]]:
+    def sentences(self, inputs: Sequence[str], options: Options | None = None) -> list[list[Sentence]]:
         """`options.count` sentences for each prompt. A document begins after the end token of the one before it."""
         o = options_of(GenerateOptions, options)
         check_beam(self.model.config, max(1, o.beam), self.model.config.context)
@@ -90,7 +100,7 @@ class Writer(DecoderPipeline[TextWindow]):
     def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
         return [Continuation(given, self.tokenizer.decode(sentence.hypotheses[0].tokens)) for sentence in sentences]
 
-    def search(self, prompts: Sequence[str], **options: Any) -> list[Hypothesis]:
+    def search(self, prompts: Sequence[str], **options: OptionValue) -> list[Hypothesis]:
         """The continuations of each prompt. Keywords are those of `GenerateOptions`."""
         each = self.sentences(prompts, GenerateOptions.of(**options))
         self.decode(sentence for sentences in each for sentence in sentences)
@@ -99,8 +109,7 @@ class Writer(DecoderPipeline[TextWindow]):
     def read_examples(self, path: Path, drops: Drops) -> list[TextWindow]:
         return text_windows("".join(blocks_of(path)), self.tokenizer, self.model.config.context)
 
-    def predict(self, examples: Sequence[TextWindow]) -> list[Any]:
-        """Of each window: Σ −log p of its tokens after the first, how many, and the bytes they stand for."""
+    def predict(self, examples: Sequence[TextWindow]) -> list[WindowLoss]:
         found = []
         with self.working():
             for start in range(0, len(examples), BATCH):
@@ -110,19 +119,19 @@ class Writer(DecoderPipeline[TextWindow]):
                 states = self.model.states(padded[:, :-1])
                 for row, (ids, size) in enumerate(group):
                     real = states[row, : len(ids) - 1], self.model.output_weight, None, padded[row, 1 : len(ids)]
-                    found.append([float(label_smoothed_loss(*real)[1]), len(ids) - 1, size])
+                    found.append(WindowLoss(float(label_smoothed_loss(*real)[1]), len(ids) - 1, size))
         return found
 
-    def scores(self, examples: Sequence[TextWindow], outputs: Sequence[Any]) -> dict[str, Any]:
-        nll, tokens, size = (sum(row[column] for row in outputs) for column in range(3))
-        loss = nll / max(1, tokens)
+    def scores(self, examples: Sequence[TextWindow], outputs: Sequence[WindowLoss]) -> Scores:
+        nll, size = sum(one.nll for one in outputs), sum(one.size for one in outputs)
+        loss = nll / max(1, sum(one.tokens for one in outputs))
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
             "bits_per_byte": nll / math.log(2) / max(1.0, size),
         }
 
-    def samples(self, examples: Sequence[TextWindow], outputs: Sequence[Any]) -> list[dict[str, str]]:
+    def samples(self, examples: Sequence[TextWindow], outputs: Sequence[WindowLoss]) -> list[Sample]:
         """The beginning of two windows, continued by the model and by the text itself."""
         beginnings = [ids[: len(ids) // 4 + 1] for ids, _ in examples[:2]]
         prompts = [self.tokenizer.decode(ids) for ids in beginnings]

@@ -25,7 +25,7 @@ from heedful.serving.messages import Cancel, Done, Failed, Load, Loaded, Piece, 
 
 if TYPE_CHECKING:
     from heedful.decoding.sentence import Sentence
-    from heedful.pipelines.pipeline import Pipeline
+    from heedful.pipelines.pipeline import AnyPipeline
     from heedful.serving.completion import Completion
 
 TOGETHER = 16  # inputs of a verb without a search that are done at one time, so that a search never waits for long
@@ -126,7 +126,7 @@ class Worker:
             self.pipe.send(Loaded(key, {}, str(error)))
 
 
-def facts_of(pipeline: Pipeline[Any], folder: str) -> dict[str, Any]:
+def facts_of(pipeline: AnyPipeline, folder: str) -> dict[str, Any]:
     """What the front process, which loads no model itself, must know of one."""
     from heedful.page.served import served_card
     from heedful.pipelines.encoder import EncoderPipeline
@@ -153,11 +153,11 @@ def facts_of(pipeline: Pipeline[Any], folder: str) -> dict[str, Any]:
 class ServedModel:
     """A model at work: inputs wait, are done in batches, and their answers are sent as soon as they are ready."""
 
-    def __init__(self, key: str, pipeline: Pipeline[Any], pipe: Connection) -> None:
+    def __init__(self, key: str, pipeline: AnyPipeline, pipe: Connection) -> None:
         from heedful.pipelines.decoder import DecoderPipeline
 
         self.key, self.pipeline, self.pipe = key, pipeline, pipe
-        self.embedder: Pipeline[Any] | None = None
+        self.embedder: AnyPipeline | None = None
         self.waiting: FairQueue[Work] = FairQueue()  # for a verb without a search
         self.decoder = pipeline if isinstance(pipeline, DecoderPipeline) else None
         self.batch = self.decoder.batch(fair=True) if self.decoder else None
@@ -274,7 +274,7 @@ class ServedModel:
         for item in group:
             self.finish(item)
 
-    def ready_for(self, verb: str) -> Pipeline[Any]:
+    def ready_for(self, verb: str) -> AnyPipeline:
         """The pipeline that a verb needs: every BERT can embed."""
         if verb != "embed" or self.pipeline.task == "embedding":
             return self.pipeline
@@ -329,7 +329,7 @@ class ServedModel:
                 self.pipe.send(Failed(id, "internal", "the request could not be answered"))
 
 
-def tokens_of(pipeline: Pipeline[Any], text: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+def tokens_of(pipeline: AnyPipeline, text: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     """The tokens of a text with the characters that each covers."""
     tokenizer = next(iter(pipeline.tokenizers.values()), None)
     if tokenizer is None:

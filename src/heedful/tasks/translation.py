@@ -31,7 +31,7 @@ def ready_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
     return found["tokenizer"], found.get("target_tokenizer", found["tokenizer"])
 
 
-class Search(TypedDict):
+class SearchSettings(TypedDict):
     """How to write: keyword arguments of `Translator`."""
 
     beam: int
@@ -63,7 +63,7 @@ class TranslationTask(Task[Seq2Seq, Batch]):
         source, target = languages_of(self.recipe.data)
         return Translator(model, *tokenizers, **self.decoding(quick), source_language=source, target_language=target)
 
-    def decoding(self, quick: bool) -> Search:
+    def decoding(self, quick: bool) -> SearchSettings:
         """How to write: `quick` for validations while training."""
         decoding = self.recipe.decoding
         beam = decoding.validation_beam if quick else decoding.beam
