@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"  # from a file, unchecked
+JsonObject: TypeAlias = dict[str, Any]  # written as JSON, or read from it by code that knows what is in it
 Values: TypeAlias = dict[str, Any]  # settings by name, each already checked against its field
 Hint: TypeAlias = Any  # an annotation such as `Annotated[int, Interval(ge=1)]`; Python has no type for these
 

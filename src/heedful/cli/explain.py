@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from heedful.cli.verb import Device
 from heedful.errors import UsageError
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from heedful.cli.explain_output import Output
@@ -121,7 +122,7 @@ def _show_positions(kind: str, pipeline: AnyPipeline | None, output: Output) -> 
 def _write(explanation: Explanation, output: Output, show: str, part: str, layer: str | None, head: int | None) -> None:
     from heedful.cli.explain_screen import show_explanation
 
-    chosen: dict[str, Any] = {"part": part, "layer": layer, "head": head} if show in ("attention", "scores", "patches") else {}
+    chosen: JsonObject = {"part": part, "layer": layer, "head": head} if show in ("attention", "scores", "patches") else {}
     output.give(
         explanation.to_html,
         lambda: explanation.plot(show, **chosen),

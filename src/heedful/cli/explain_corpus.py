@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,6 +26,9 @@ from heedful.explain.corpus import explain_lines
 from heedful.explain.explanation import Explanation
 from heedful.explain.heads import summarize_heads
 from heedful.pipelines.pipeline import AnyPipeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LINES = 64  # of a file that are explained together
 
@@ -76,7 +79,7 @@ def show_alignments(
     alignments = align(pipeline, pairs, when)
     links = alignments.links(number, head)
 
-    def figure() -> Any:
+    def figure() -> Figure:
         if gold is None:
             raise UsageError("a picture of alignment error rates needs --gold")
         return plot_error_rates(alignments.error_rates(gold), when)

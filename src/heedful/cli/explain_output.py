@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
@@ -14,6 +14,7 @@ from heedful.cli.table_screen import show_tables
 from heedful.explain.output_file import write_output
 from heedful.explain.tables import TableView, table_page
 from heedful.runtime.files import finite
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +27,7 @@ class Tabular(Protocol):
 
     def plot(self) -> Figure: ...
 
-    def as_json(self) -> dict[str, Any]: ...
+    def as_json(self) -> JsonObject: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Output:
         self,
         page: Callable[[], str],
         figure: Callable[[], Figure],
-        json_value: Callable[[], dict[str, Any]],
+        json_value: Callable[[], JsonObject],
         show: Callable[[], None],
     ) -> None:
         """Make the form that is asked for, and no other."""

@@ -17,9 +17,11 @@ from heedful.cli.lines import groups_of_lines
 from heedful.errors import HeedfulError, InputError, UsageError
 from heedful.jobs.options import ABOUT_BACKEND, Backend, Options
 from heedful.jobs.registry import VERBS, Verb
-from heedful.settings import from_json, hints, parts_of
+from heedful.settings import Hint, JsonObject, from_json, hints, parts_of
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from heedful.jobs.results import Result
     from heedful.pipelines.pipeline import AnyPipeline
 
@@ -35,7 +37,7 @@ class Request:
     options: Options
     groups: Iterator[list[Any]]  # of inputs
     as_json: bool
-    own: dict[str, Any] = field(default_factory=dict)
+    own: JsonObject = field(default_factory=dict)
 
 
 Work = Callable[[Request], None]
@@ -80,19 +82,19 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
     return command
 
 
-def own_option(name: str, kind: Any, default: Any, about: str) -> inspect.Parameter:
+def own_option(name: str, kind: Hint, default: object, about: str) -> inspect.Parameter:
     """An option that only the command line has, such as a file to write."""
     return _parameter(name, Annotated[kind, typer.Option(help=about)], default)
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: Hint, default: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
 backend = own_option("backend", str, "native", ABOUT_BACKEND)
 
 
-def option_parameters(options: type[Any]) -> Iterator[inspect.Parameter]:
+def option_parameters(options: type[DataclassInstance]) -> Iterator[inspect.Parameter]:
     """The fields of a class of options or settings as options of a command. Ranges are checked by the class itself."""
     types = hints(options)
     for one in fields(options):
@@ -119,7 +121,7 @@ def show_results(request: Request) -> None:
         raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
 
 
-def _lines(request: Request, given: Any, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:
+def _lines(request: Request, given: object, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:
     """What is printed for one input; outputs stay aligned with inputs."""
     if request.as_json:
         if isinstance(results, InputError):

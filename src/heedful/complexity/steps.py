@@ -64,6 +64,6 @@ def address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def tensors_in(nested: Any) -> Iterator[Tensor]:
+def tensors_in(nested: object) -> Iterator[Tensor]:
     """Every tensor inside nested lists, tuples and dictionaries."""
     return (leaf for leaf in tree_leaves(nested) if isinstance(leaf, Tensor))

@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from heedful.complexity.survey import LayerReport, Plan
+from heedful.settings import JsonObject
 
 NONE = "–"
 Rows = list[list[str]]
@@ -95,7 +95,7 @@ def as_csv(reports: Sequence[LayerReport]) -> str:
     return text.getvalue()
 
 
-def as_json(plan: Plan, reports: Sequence[LayerReport]) -> dict[str, Any]:
+def as_json(plan: Plan, reports: Sequence[LayerReport]) -> JsonObject:
     """The plan and everything that was found."""
     return {
         "plan": asdict(plan),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
-Scores: TypeAlias = dict[str, Any]  # numbers by the keys of SHOWN; also signatures, which are text, and `samples`
+from heedful.settings import JsonObject
+
+Scores: TypeAlias = JsonObject  # numbers by the keys of SHOWN; also signatures, which are text, and `samples`
 Sample: TypeAlias = dict[str, str]  # `input`, `output` and `reference`; also the `image`, or the `passage` of a question
 
 # Key → (name, format), in display order.

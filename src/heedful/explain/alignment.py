@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from heedful.explain.tokens import Span, numbers_within
 from heedful.jobs.options import ExplainOptions
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.pipelines.translator import Translator
+from heedful.settings import JsonObject
 
 Links = set[tuple[int, int]]  # (source word, target word), from 0
 if TYPE_CHECKING:
@@ -200,9 +201,9 @@ def error_table(rates: Array, when: When, pairs: int) -> TableView:
     return TableView(f"Alignment error rate over {pairs:,} pairs", about, ["layer", "average", *heads], rows)
 
 
-def alignments_json(alignments: Alignments, links: Sequence[Links], gold: Sequence[Gold] | None) -> dict[str, Any]:
+def alignments_json(alignments: Alignments, links: Sequence[Links], gold: Sequence[Gold] | None) -> JsonObject:
     """For files."""
-    found: dict[str, Any] = {"format": 1, "when": alignments.when, "alignments": [pharaoh(one) for one in links]}
+    found: JsonObject = {"format": 1, "when": alignments.when, "alignments": [pharaoh(one) for one in links]}
     if gold is not None:
         found["error_rate"] = error_rate(links, gold)
         found["error_rates"] = alignments.error_rates(gold).astype(float).round(6).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from heedful.explain.explanation import Explanation, Token
 from heedful.explain.images import explain_image
 from heedful.explain.language_model import explain_continuation, explain_text
 from heedful.explain.tokens import END, written_tokens
-from heedful.jobs.options import ExplainOptions
+from heedful.jobs.options import ExplainOptions, OptionValue
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.answerer import Answerer
 from heedful.pipelines.encoder import EncoderPipeline
@@ -30,7 +30,7 @@ LONGEST_EXAMPLE = 4000  # characters of a held-out text, of which the rest is no
 
 
 def explain(
-    pipeline: AnyPipeline, given: str | Path | bytes, second: str | None = None, *, model: str = "", **options: Any
+    pipeline: AnyPipeline, given: str | Path | bytes, second: str | None = None, *, model: str = "", **options: OptionValue
 ) -> Explanation:
     """What a model did with an input: a text, a prompt, or an image file or its contents.
 
@@ -91,7 +91,7 @@ def _window(writer: Writer, ids: list[int]) -> Explanation:
     return explain_text(writer, named, prompt=writer.tokenizer.decode(ids[:PROMPT]))
 
 
-def _check_options(pipeline: AnyPipeline, second: str | None, given: dict[str, Any]) -> None:
+def _check_options(pipeline: AnyPipeline, second: str | None, given: Mapping[str, OptionValue]) -> None:
     """Raise an error for what models of this job have no use for."""
     what = JOBS[pipeline.task].what
     uses: dict[str, Callable[[], bool]] = {

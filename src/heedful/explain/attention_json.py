@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from heedful.explain.explanation import Array, AttentionMap, Explanation, TokenSequence
 from heedful.explain.explanation_json import sequence_json
+from heedful.settings import JsonObject
 
 LONGEST = 48  # tokens of a text whose attention is drawn in a report
 MOST_WEIGHTS = 2_000_000  # of one part of a model that is drawn, about 5 MB on a page
 
 
-def attention_json(explanation: Explanation, longest: int | None = LONGEST) -> dict[str, Any] | None:
+def attention_json(explanation: Explanation, longest: int | None = LONGEST) -> JsonObject | None:
     """What `page/draw/attention.js` draws, or None for a model without attention.
 
     A text is cut after `longest` tokens. Where there are still too many weights, some layers are left out.
@@ -34,13 +33,13 @@ def shown_length(sequence: TokenSequence, longest: int | None) -> int:
     return length if sequence.image or longest is None else min(length, longest)
 
 
-def _cut(sequence: TokenSequence, longest: int | None) -> dict[str, Any]:
+def _cut(sequence: TokenSequence, longest: int | None) -> JsonObject:
     length = shown_length(sequence, longest)
     segments = None if sequence.segments is None else sequence.segments[:length]
     return sequence_json(TokenSequence(sequence.tokens[:length], segments, sequence.image))
 
 
-def _attention(one: AttentionMap, sequences: dict[str, TokenSequence], longest: int | None) -> dict[str, Any]:
+def _attention(one: AttentionMap, sequences: dict[str, TokenSequence], longest: int | None) -> JsonObject:
     """One part of a model: its layers, and a note on what is left out."""
     both = [sequences[one.queries], sequences[one.keys]]
     rows, columns = (shown_length(sequence, longest) for sequence in both)
@@ -62,6 +61,6 @@ def _attention(one: AttentionMap, sequences: dict[str, TokenSequence], longest: 
     }
 
 
-def thousandths(weights: Array) -> dict[str, Any]:
+def thousandths(weights: Array) -> JsonObject:
     """A matrix as pages read it: `data` in units of 1 / `scale`."""
     return {"shape": list(weights.shape), "scale": 1000, "data": (1000 * weights).round().astype(int).ravel().tolist()}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import LOWER_IS_BETTER, SHOWN, RunResults, Scores, shown_scores
@@ -17,6 +17,7 @@ from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.files import os_error_sentence, read_json
 from heedful.runtime.run_log import Entry, read_metrics
 from heedful.runtime.screen import duration
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -206,7 +207,7 @@ class Comparison:
             figure.legend(handles, list(colours), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
         return figure
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """For files."""
         runs = [
             {"name": name, "path": str(run.path), "task": run.recipe.task, "state": run.state, "scored_on": run.scored_on,

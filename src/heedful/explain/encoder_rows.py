@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from heedful.data.question_windows import QuestionWindow
 from heedful.data.tagged_words import pieces_of
 from heedful.errors import UsageError
 from heedful.explain.explanation import Token
 from heedful.explain.tokens import encoded_tokens, text_tokens, word_numbers, written_tokens
-from heedful.pipelines.encoder import EncoderPipeline
+from heedful.pipelines.encoder import AnyEncoder
 from heedful.pipelines.masked import MaskedModel
 from heedful.text import Tokenizer
 from heedful.text.tokenizer import MASKS
-
-AnyEncoder = EncoderPipeline[Any, Any]
 
 
 @dataclass(frozen=True)

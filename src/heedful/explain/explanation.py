@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.decoding.beam_tree import Fate
 from heedful.nn.trace import Part, Stack
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,13 +163,13 @@ class Explanation:
         order: tuple[Part, ...] = ("cross", "encoder", "decoder", "pooling")
         return next(one for key, one in found.items() if key == (name or next(part for part in order if part in found)))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The object that JSON files and pages hold; a number that is not finite is null."""
         from heedful.explain.explanation_json import explanation_json
 
         return explanation_json(self)
 
-    def plot(self, what: str = "attention", **options: Any) -> Figure:
+    def plot(self, what: str = "attention", **options: str | int | None) -> Figure:
         """A matplotlib figure of the `attention`, `scores`, `norms`, `lens`, `candidates` or `beam`; see `explain.plot`."""
         from heedful.explain.plot import plot_explanation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ from numpy.typing import NDArray
 
 from heedful.explain.explanation import FORMAT, Candidate, Explanation, TokenSequence
 from heedful.runtime.files import finite
+from heedful.settings import JsonObject
 
 DIGITS = 6  # decimals that are kept
 
 
-def explanation_json(explanation: Explanation, with_attention: bool = True) -> dict[str, Any]:
+def explanation_json(explanation: Explanation, with_attention: bool = True) -> JsonObject:
     """See `Explanation.as_json`. Attention is most of it; pages hold it in a shorter form."""
     e = explanation
     return {
@@ -62,13 +64,13 @@ def explanation_json(explanation: Explanation, with_attention: bool = True) -> d
     }
 
 
-def numbers(values: NDArray[Any]) -> Any:
+def numbers(values: NDArray[np.generic]) -> Any:
     """An array as nested lists of short numbers."""
     rounded = np.round(values.astype(np.float64), DIGITS)
     return rounded.tolist() if np.isfinite(rounded).all() else finite(rounded.tolist())
 
 
-def sequence_json(sequence: TokenSequence) -> dict[str, Any]:
+def sequence_json(sequence: TokenSequence) -> JsonObject:
     """A sequence as JSON holds it."""
     return {
         "tokens": [token._asdict() for token in sequence.tokens],
@@ -77,9 +79,9 @@ def sequence_json(sequence: TokenSequence) -> dict[str, Any]:
     }
 
 
-def _rows(one: Any) -> dict[str, Any]:
+def _rows(one: Any) -> JsonObject:
     return {"stack": one.stack, "sequence": one.sequence, "labels": list(one.labels)}
 
 
-def _candidates(top: Any) -> list[dict[str, Any]]:
+def _candidates(top: Sequence[Candidate]) -> list[JsonObject]:
     return [{"id": c.id, "text": c.text, "probability": finite(round(c.probability, DIGITS))} for c in map(Candidate._make, top)]

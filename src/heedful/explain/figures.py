@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import HeedfulError
 from heedful.runtime.files import write_whole
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,7 @@ def label_of(text: str) -> str:
     return "".join(letter if unicodedata.category(letter) != "Cc" else SPACES.get(letter, "·") for letter in text)
 
 
-def text_style(size: float = 8) -> dict[str, Any]:
+def text_style(size: float = 8) -> JsonObject:
     """How tokens are written: in a font that has their letters, and never read as a formula."""
     return {"fontsize": size, "fontfamily": fonts(), "parse_math": False}
 

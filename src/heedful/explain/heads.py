@@ -16,6 +16,7 @@ from heedful.explain.explanation import Array, Explanation, Token, TokenSequence
 from heedful.explain.figures import heat_map, new_figure
 from heedful.explain.tables import Cell, TableView
 from heedful.nn.trace import Part
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +51,7 @@ class HeadSummary:
     texts: int
     heads: list[HeadMeasures]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """For files."""
         rows = [{"part": one.part, "layer": one.layer, "head": one.head, **one.values} for one in self.heads]
         return {"format": 1, "texts": self.texts, "measures": MEASURES, "heads": rows}

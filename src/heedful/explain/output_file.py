@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.explain.figures import require_matplotlib, save_figure
 from heedful.runtime.files import write_json, write_text
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,9 +28,7 @@ def check_output(path: Path, pages: bool = True) -> None:
         require_matplotlib()
 
 
-def write_output(
-    path: Path, page: Callable[[], str], figure: Callable[[], Figure], json_value: Callable[[], dict[str, Any]]
-) -> None:
+def write_output(path: Path, page: Callable[[], str], figure: Callable[[], Figure], json_value: Callable[[], JsonObject]) -> None:
     """Write the form of something that the ending of `path` asks for; only that one is made."""
     path = path.absolute()
     if path.suffix.lower() == ".html":

@@ -20,7 +20,7 @@ POSITIONS = 24  # of candidates that are drawn
 LETTERS = 16  # of a token in a beam
 
 
-def plot_explanation(explanation: Explanation, what: str = "attention", **options: Any) -> Figure:
+def plot_explanation(explanation: Explanation, what: str = "attention", **options: str | int | None) -> Figure:
     """The `attention` weights or `scores` (options `part`, `layer`: a number or "all", `head`), the attention of [CLS] over the
     `patches` of an image, the residual stream's `norms`, the logit `lens`, the `candidates`, or the tree of the `beam`."""
     drawers: dict[str, Callable[..., Figure]] = {

@@ -29,6 +29,7 @@ from heedful.nn.positions import (
     absolute_positions,
     attention_positions,
 )
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,7 @@ class PositionView:
         """A sentence on how this kind works."""
         return ABOUT[self.kind]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """For files."""
         return {
             "kind": self.kind,
@@ -132,7 +133,7 @@ class Positions:
         """What a distance does, as numbers."""
         return [view.as_table() for view in self.views]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """For files."""
         return {"format": 1, "positions": [view.as_json() for view in self.views]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from heedful.explain.explanation import Array, Explanation, TokenSequence
 from heedful.explain.figures import heat_map, label_of, new_figure
 from heedful.explain.tables import Cell, TableView
 from heedful.nn.trace import Part
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ class WordReading:
     occurrences: int
     parts: list[WordAttention]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """For files."""
         parts = [
             {"part": one.part, "words": one.words, "weights": one.weights.astype(float).round(6).tolist()} for one in self.parts

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from heedful.interop import ctranslate2
+from heedful.pipelines.pipeline import AnyPipeline
 from heedful.runtime.files import disk_is_full
 
 LAYOUT = "2"  # of what is converted; another one is converted again
 KEPT = ".ctranslate2"  # folder inside a model directory
 
 
-def converted(pipeline: Any, folder: Path, say: Callable[[str], None]) -> Path:
+def converted(pipeline: AnyPipeline, folder: Path, say: Callable[[str], None]) -> Path:
     """The folder of the converted model: beside the original, or where that cannot be written, in the user's cache."""
     key = content_key(folder)
     places = (folder / KEPT, user_cache() / "ctranslate2")
@@ -43,7 +43,7 @@ def converted(pipeline: Any, folder: Path, say: Callable[[str], None]) -> Path:
     raise refused
 
 
-def convert(pipeline: Any, place: Path, key: str) -> Path:
+def convert(pipeline: AnyPipeline, place: Path, key: str) -> Path:
     """Write the converted model into a folder of its own, whole; of several processes that do so, one is first."""
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".{key}.{os.getpid()}.tmp"

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from heedful.decoding.length_penalty import length_penalty
 from heedful.decoding.sentence import Hypothesis, Sentence
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from heedful.pipelines.translator import Translator
@@ -135,7 +136,7 @@ class CTranslate2Engine:
             for one in ones
         ]
         sources, targets = [source for source, _ in asked], [target for _, target in asked]
-        sized: dict[str, Any] = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens", "max_input_length": 0}
+        sized: JsonObject = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens", "max_input_length": 0}
         scored = iter(self.translator.score_batch(sources, targets, **sized) if asked else [])
         found_stops = []
         for (sentence, found), ones in zip(searched, late, strict=True):
@@ -183,7 +184,7 @@ def last_step(sentence: Sentence, found: Sequence[Ended], late: Sequence[Sequenc
     return None
 
 
-def vocabularies(pipeline: Any) -> tuple[list[str], list[str]]:
+def vocabularies(pipeline: Translator) -> tuple[list[str], list[str]]:
     """The names of all source and of all target ids as CTranslate2 knows them.
 
     It has one name for the end and one for unknown tokens on both sides: those of the target.

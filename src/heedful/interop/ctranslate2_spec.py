@@ -16,6 +16,7 @@ from heedful.models.bert import BertConfig
 from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
@@ -161,7 +162,7 @@ def head_width(config: Seq2SeqConfig) -> int | None:
     return None if width * config.heads == config.d_model else width
 
 
-def rotary(config: Seq2SeqConfig | GPTConfig) -> dict[str, Any]:
+def rotary(config: Seq2SeqConfig | GPTConfig) -> JsonObject:
     """Arguments of a specification for rotary positions."""
     d_k = widths(config)[0]
     return {"rotary_dim": d_k, "rotary_interleave": True} if config.positions == "rotary" else {}

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -27,8 +27,13 @@ from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.models.vit import ViTConfig
 from heedful.models.weights import load_weights, named_weights
+from heedful.pipelines.embedder import Embedder
+from heedful.pipelines.encoder import EncoderPipeline
 from heedful.pipelines.load import load_pipeline
 from heedful.pipelines.model_directory import check_shapes, header_shapes
+from heedful.pipelines.pipeline import AnyPipeline
+from heedful.pipelines.translator import Translator
+from heedful.pipelines.writer import Writer
 from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
 from heedful.settings import Json, Values
 from heedful.text import Tokenizer
@@ -146,13 +151,13 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
         return f"wrote {JOBS[pipeline.task].what} to {out} {write(pipeline, folder)}"
 
 
-def problems(pipeline: Any) -> list[str]:
+def problems(pipeline: AnyPipeline) -> list[str]:
     """Why a model cannot be exported; empty if it can."""
     why = why_not_exportable(pipeline.model.config)
     return [why] if why else []
 
 
-def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
+def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> str:
     """Write a directory that transformers loads; returns what it is there."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     kind, task = kind_of(config), pipeline.task
@@ -160,15 +165,16 @@ def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
     shift = {"tokenizer": 0, "target_tokenizer": 0}
     if kind == "seq2seq":
         values, tensors = (pegasus if config.norm == "pre" else marian).to_huggingface(config, weights)
+        assert isinstance(pipeline, Translator)
         target = pipeline.target_tokenizer
         ids = {"decoder_start_token_id": target.bos, "eos_token_id": target.eos, "pad_token_id": target.pad}
         values |= {**ids, "forced_eos_token_id": target.eos, "bos_token_id": None}
         if config.norm == "pre" and pegasus.two_vocabularies(config):
             shift["tokenizer"] = config.target_vocab
-    elif kind == "gpt":
+    elif isinstance(pipeline, Writer):
         values, tensors = (gpt_neox if config.positions == "rotary" else gpt2).to_huggingface(config, weights)
         values |= {"bos_token_id": pipeline.tokenizer.bos, "eos_token_id": pipeline.tokenizer.eos}
-    elif kind == "bert":
+    elif isinstance(pipeline, EncoderPipeline):
         pad, sep = pipeline.tokenizer.pad, pipeline.tokenizer.eos
         if config.attention_kind == "longformer":
             values, tensors = longformer.to_huggingface(config, weights, task, pad, sep)
@@ -192,16 +198,16 @@ def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
     longest = min(getattr(pipeline, "max_length", 512), getattr(config, "max_positions", getattr(config, "context", 512)))
     tokenizers = dict(pipeline.tokenizers)
     if shift["tokenizer"]:
-        tokenizers.setdefault("target_tokenizer", pipeline.target_tokenizer)
+        tokenizers.setdefault("target_tokenizer", target)
     for name, tokenizer in tokenizers.items():
         place = folder if name == "tokenizer" else folder / TARGET
         write_tokenizer(place, shifted(tokenizer, shift[name]), kind, longest)
-    if kind == "seq2seq":
+    if isinstance(pipeline, Translator):
         # Neither their search nor ours may generate padding or the begin token.
         never = [[token] for token in sorted({target.pad, target.bos})]
-        search = {"num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
+        search: dict[str, Json] = {"num_beams": pipeline.beam, "max_length": 512, "bad_words_ids": never}
         write_json(folder / "generation_config.json", {**ids, **search})
-    if task == "embedding":
+    if isinstance(pipeline, Embedder):
         write_pooling(folder, config.d_model, pipeline.pooling, pipeline.normalize, pipeline.max_length)
     if kind == "vit":
         write_json(folder / "preprocessor_config.json", vit.image_processor(config))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.decoding.sentence import Hypothesis
+from heedful.decoding.sentence import Hypothesis, Limits
 from heedful.interop.foreign_tokenizers import TARGET
 from heedful.interop.proof import (
     WRITTEN,
@@ -25,24 +25,28 @@ from heedful.interop.proof import (
     text_answer,
     token_rows,
 )
-from heedful.models import kind_of
+from heedful.pipelines.encoder import AnyEncoder, EncoderPipeline
+from heedful.pipelines.pipeline import AnyPipeline
+from heedful.pipelines.translator import Translator
+from heedful.pipelines.writer import Writer
+from heedful.settings import JsonObject
 
 
 @torch.no_grad()
-def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
+def check(pipeline: AnyPipeline, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
     """Load what was written with transformers and compare its answers with ours."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is looked for elsewhere
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    kind = kind_of(pipeline.model.config)
     architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
     model = getattr(transformers, architecture).from_pretrained(folder).eval()
-    if kind in ("seq2seq", "gpt"):
-        ours = native_texts(pipeline, texts)
-        theirs = translations(pipeline, model, folder, texts) if kind == "seq2seq" else continuations(pipeline, model, texts)
-    elif kind == "bert":
+    if isinstance(pipeline, Translator):
+        ours, theirs = native_texts(pipeline, texts), translations(pipeline, model, folder, texts)
+    elif isinstance(pipeline, Writer):
+        ours, theirs = native_texts(pipeline, texts), continuations(pipeline, model, texts)
+    elif isinstance(pipeline, EncoderPipeline):
         rows = token_rows(pipeline, texts)
         ours, theirs = native_rows(pipeline, rows), bert_answers(pipeline, model, rows)
     else:
@@ -52,14 +56,14 @@ def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize
     return compare(ours, theirs, f"transformers {version('transformers')}", what, exact=True)
 
 
-def generated(found: Any, first: int, limits: Any) -> Answer:
+def generated(found: Any, first: int, limits: Limits) -> Answer:
     """The tokens of a greedy search after the first ones, with their log-probability."""
     tokens = found.sequences[0, first:].tolist()
     total = sum(float(scores[0].float().log_softmax(-1)[token]) for scores, token in zip(found.scores, tokens, strict=True))
     return text_answer(Hypothesis([token for token in tokens if token != limits.eos], total, total))
 
 
-def search_options(limits: Any, longest: int) -> dict[str, Any]:
+def search_options(limits: Limits, longest: int) -> JsonObject:
     """Their search as ours: greedy, and never padding or the begin token."""
     never = sorted({limits.pad, limits.bos} - {limits.eos})
     return {
@@ -77,7 +81,7 @@ def search_options(limits: Any, longest: int) -> dict[str, Any]:
     }
 
 
-def translations(pipeline: Any, model: Any, folder: Path, texts: Sequence[str]) -> list[Answer]:
+def translations(pipeline: Translator, model: Any, folder: Path, texts: Sequence[str]) -> list[Answer]:
     """Greedy translations by `generate`, from the text by their tokenizer to ids that their other tokenizer decodes."""
     import transformers
 
@@ -97,7 +101,7 @@ def translations(pipeline: Any, model: Any, folder: Path, texts: Sequence[str]) 
     return found
 
 
-def continuations(pipeline: Any, model: Any, texts: Sequence[str]) -> list[Answer]:
+def continuations(pipeline: Writer, model: Any, texts: Sequence[str]) -> list[Answer]:
     """Greedy continuations by `generate`."""
     longest, found = min(WRITTEN, max(1, pipeline.model.config.context // 2)), []
     for row in token_rows(pipeline, texts):
@@ -109,7 +113,7 @@ def continuations(pipeline: Any, model: Any, texts: Sequence[str]) -> list[Answe
     return found
 
 
-def bert_answers(pipeline: Any, model: Any, rows: Sequence[Sequence[int]]) -> list[Answer]:
+def bert_answers(pipeline: AnyEncoder, model: Any, rows: Sequence[Sequence[int]]) -> list[Answer]:
     """The output of the head for rows of ids."""
     tokenizer, found = pipeline.tokenizer, []
     for row in rows:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.data.collation import frame
-from heedful.decoding.sentence import Hypothesis
+from heedful.decoding.sentence import Hypothesis, Limits
 from heedful.interop.known_settings import unknown_settings
 from heedful.interop.onnx_graph import Graph
 from heedful.interop.onnx_models import bert_graph, decoder_graph, encoder_graph, gpt_graph, vit_graph
@@ -32,20 +32,25 @@ from heedful.interop.proof import (
 )
 from heedful.models import kind_of
 from heedful.models.weights import named_weights
+from heedful.pipelines.encoder import AnyEncoder, EncoderPipeline
+from heedful.pipelines.pipeline import AnyPipeline
+from heedful.pipelines.translator import Translator
+from heedful.pipelines.writer import Writer
 from heedful.runtime.files import write_text
+from heedful.settings import JsonObject
 
 QUANTIZE = ("int8",)
 BATCH = 7  # inputs of different lengths that the check runs together
 Arrays = dict[str, NDArray[Any]]
 
 
-def problems(pipeline: Any) -> list[str]:
+def problems(pipeline: AnyPipeline) -> list[str]:
     """Every setting of a model that is not written as ONNX."""
     config = pipeline.model.config
     return ["kind = 'recurrent' (only Transformers)"] if kind_of(config) == "recurrent" else unknown_settings(config)
 
 
-def graphs(pipeline: Any, share: bool = True) -> dict[str, Graph]:
+def graphs(pipeline: AnyPipeline, share: bool = True) -> dict[str, Graph]:
     """Name of the file, without .onnx → graph. For `share` see `Graph`."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     weights = {name: weight.cpu() for name, weight in weights.items()}
@@ -56,7 +61,7 @@ def graphs(pipeline: Any, share: bool = True) -> dict[str, Graph]:
     return {"model": build(config, weights, share)}
 
 
-def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
+def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> str:
     """Write the graphs, the tokenizers and what is needed to use them; returns what it is there."""
     files = graphs(pipeline, share=quantize is None)
     for name, graph in files.items():
@@ -71,9 +76,9 @@ def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
     return f"as {listed}"
 
 
-def facts(pipeline: Any) -> dict[str, Any]:
+def facts(pipeline: AnyPipeline) -> JsonObject:
     """What a program must know that uses the graphs."""
-    found: dict[str, Any] = {"task": pipeline.task, "labels": list(pipeline.labels)}
+    found: JsonObject = {"task": pipeline.task, "labels": list(pipeline.labels)}
     for name, tokenizer in pipeline.tokenizers.items():
         found[name] = {role: getattr(tokenizer, role) for role in ("pad", "unk", "bos", "eos")}
     return {**found, **{name: value for name, value in pipeline.settings.items() if isinstance(value, int | float | str)}}
@@ -118,17 +123,16 @@ def no_past(session: Any, rows: int) -> Arrays:
     }
 
 
-def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
+def check(pipeline: AnyPipeline, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
     """Run what was written with ONNX Runtime, in batches of inputs of different lengths, and compare its answers with ours."""
     software, exact = f"onnxruntime {version('onnxruntime')}", quantize is None
-    kind = kind_of(pipeline.model.config)
-    if kind == "seq2seq":
+    if isinstance(pipeline, Translator):
         ours = native_texts(pipeline, texts)
         theirs = [text_answer(found) for found in translate(pipeline, folder, texts)]
-    elif kind == "gpt":
+    elif isinstance(pipeline, Writer):
         ours = native_texts(pipeline, texts)
         theirs = [text_answer(found) for found in continue_texts(pipeline, folder, texts)]
-    elif kind == "bert":
+    elif isinstance(pipeline, EncoderPipeline):
         rows = token_rows(pipeline, texts)
         ours, theirs = native_rows(pipeline, rows), bert_answers(pipeline, folder, rows)
     else:
@@ -139,7 +143,7 @@ def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize
     return compare(ours, theirs, software, what, exact)
 
 
-def translate(pipeline: Any, folder: Path, texts: Sequence[str]) -> list[Hypothesis]:
+def translate(pipeline: Translator, folder: Path, texts: Sequence[str]) -> list[Hypothesis]:
     """Greedy translations, in batches."""
     encoder, decoder = open_session(folder / "encoder.onnx"), open_session(folder / "decoder.onnx")
     special, limits = pipeline.special, pipeline.limits
@@ -155,7 +159,7 @@ def translate(pipeline: Any, folder: Path, texts: Sequence[str]) -> list[Hypothe
     return found
 
 
-def continue_texts(pipeline: Any, folder: Path, texts: Sequence[str]) -> list[Hypothesis]:
+def continue_texts(pipeline: Writer, folder: Path, texts: Sequence[str]) -> list[Hypothesis]:
     """Greedy continuations of prompts, one by one: a GPT reads no padding."""
     session = open_session(folder / "model.onnx")
     longest = min(WRITTEN, max(1, pipeline.model.config.context // 2))
@@ -165,7 +169,7 @@ def continue_texts(pipeline: Any, folder: Path, texts: Sequence[str]) -> list[Hy
     ]
 
 
-def greedy(session: Any, given: Arrays, tokens: NDArray[np.int64], limits: Any, longest: Sequence[int]) -> list[Hypothesis]:
+def greedy(session: Any, given: Arrays, tokens: NDArray[np.int64], limits: Limits, longest: Sequence[int]) -> list[Hypothesis]:
     """The most probable token at every step, for every row."""
     rows = len(tokens)
     written: list[list[int]] = [[] for _ in range(rows)]
@@ -190,7 +194,7 @@ def greedy(session: Any, given: Arrays, tokens: NDArray[np.int64], limits: Any, 
     return [Hypothesis(ids, float(total), float(total)) for ids, total in zip(written, totals, strict=True)]
 
 
-def bert_answers(pipeline: Any, folder: Path, rows: Sequence[Sequence[int]]) -> list[Answer]:
+def bert_answers(pipeline: AnyEncoder, folder: Path, rows: Sequence[Sequence[int]]) -> list[Answer]:
     """What the graph says of rows of ids, in batches."""
     session, tokenizer = open_session(folder / "model.onnx"), pipeline.tokenizer
     found = []

@@ -27,7 +27,7 @@ class Graph:
         """Without `share`, a matrix that is embedding and output is stored twice, as the quantiser needs it."""
         self.weights, self.share = weights, share
         self.nodes: list[Any] = []
-        self.constants: dict[str, NDArray[Any]] = {}
+        self.constants: dict[str, NDArray[np.generic]] = {}
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
 

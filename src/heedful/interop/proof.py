@@ -17,8 +17,10 @@ from heedful.decoding.search import greedy_search
 from heedful.decoding.sentence import Hypothesis, Sentence
 from heedful.errors import HeedfulError
 from heedful.jobs.options import TranslateOptions
-from heedful.models import kind_of
+from heedful.pipelines.encoder import AnyEncoder, EncoderPipeline
+from heedful.pipelines.pipeline import AnyPipeline
 from heedful.pipelines.translator import Translator
+from heedful.pipelines.writer import Writer
 
 LINES = 50  # held-out ones that an export is tried with
 MADE_UP = 20  # where none are held out
@@ -82,7 +84,7 @@ def compare(ours: Sequence[Answer], theirs: Sequence[Answer], software: str, wha
     return Comparison(software, what, len(ours), identical, tied, difference, exact)
 
 
-def sample_texts(pipeline: Any, folder: Path) -> tuple[list[str], str]:
+def sample_texts(pipeline: AnyPipeline, folder: Path) -> tuple[list[str], str]:
     """Texts to try a model with, and what they are: held out in its run, or made up from its vocabulary."""
     if not pipeline.tokenizers:
         return [], "made-up images"
@@ -106,7 +108,7 @@ def sample_texts(pipeline: Any, folder: Path) -> tuple[list[str], str]:
     return [text for text in texts if text.strip()][:MADE_UP], "made-up lines"
 
 
-def first_text(row: Any) -> str:
+def first_text(row: object) -> str:
     """The text of an example as a run keeps it: its first string, or its words."""
     if isinstance(row, str):
         return row
@@ -118,14 +120,14 @@ def first_text(row: Any) -> str:
     return ""
 
 
-def token_rows(pipeline: Any, texts: Sequence[str]) -> list[list[int]]:
+def token_rows(pipeline: AnyPipeline, texts: Sequence[str]) -> list[list[int]]:
     """The ids of each text, as many as the model reads."""
-    kind = kind_of(pipeline.model.config)
-    if kind in ("seq2seq", "recurrent"):
+    if isinstance(pipeline, Translator):
         rows = pipeline.encode_sources(texts)
-    elif kind == "bert":
+    elif isinstance(pipeline, EncoderPipeline):
         rows = pipeline.encode(texts)
     else:
+        assert isinstance(pipeline, Writer)
         half = max(1, pipeline.model.config.context // 2)
         rows = [ids[:half] for ids in pipeline.tokenizer.encode_batch(texts)]
     return [row for row in rows if row]
@@ -136,9 +138,9 @@ def text_answer(found: Hypothesis) -> Answer:
     return Answer(found.tokens, np.array([found.log_probability / (len(found.tokens) + 1)], dtype=np.float32))
 
 
-def native_texts(pipeline: Any, texts: Sequence[str]) -> list[Answer]:
+def native_texts(pipeline: Translator | Writer, texts: Sequence[str]) -> list[Answer]:
     """What our model writes: greedy translations or summaries, or continuations of prompts."""
-    if kind_of(pipeline.model.config) == "seq2seq":
+    if isinstance(pipeline, Translator):
         sentences = sentences_of(pipeline, texts)
         pipeline.decode(sentences)
         return [text_answer(sentence.hypotheses[0]) for sentence in sentences]
@@ -154,13 +156,13 @@ def native_texts(pipeline: Any, texts: Sequence[str]) -> list[Answer]:
     return [text_answer(one) for one in found]
 
 
-def sentences_of(pipeline: Any, texts: Sequence[str]) -> list[Sentence]:
+def sentences_of(pipeline: Translator, texts: Sequence[str]) -> list[Sentence]:
     """What is to be decoded for these texts, greedily; also by a summarizer."""
     found = Translator.sentences(pipeline, texts, TranslateOptions(beam=1))
     return [sentence for sentences in found for sentence in sentences]
 
 
-def native_rows(pipeline: Any, rows: Sequence[Sequence[int]]) -> list[Answer]:
+def native_rows(pipeline: AnyEncoder, rows: Sequence[Sequence[int]]) -> list[Answer]:
     """What our BERT says of each row of ids, one by one: classes with their logits, or states."""
     tokenizer, found = pipeline.tokenizer, []
     with pipeline.working():
@@ -171,14 +173,14 @@ def native_rows(pipeline: Any, rows: Sequence[Sequence[int]]) -> list[Answer]:
     return found
 
 
-def sample_images(pipeline: Any) -> NDArray[np.float32]:
+def sample_images(pipeline: AnyPipeline) -> NDArray[np.float32]:
     """Made-up images (N, C, H, W) with values as the model reads them."""
     config = pipeline.model.config
     shape = (MADE_UP, config.channels, config.image_size, config.image_size)
     return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
 
 
-def image_answers(pipeline: Any, images: NDArray[np.float32]) -> list[Answer]:
+def image_answers(pipeline: AnyPipeline, images: NDArray[np.float32]) -> list[Answer]:
     """The class of each image with the logits of all."""
     with pipeline.working():
         logits = pipeline.model(torch.from_numpy(images)).float().numpy()

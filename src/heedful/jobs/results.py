@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from heedful.settings import JsonObject
+
 
 @dataclass(frozen=True)
 class Result:
     """The answer to one input, which is its first field."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The object that `--json` writes and the service answers."""
-        found: dict[str, Any] = _plain(self)
+        found: JsonObject = _plain(self)
         return found
 
     def as_text(self) -> str:
@@ -22,7 +24,7 @@ class Result:
         raise NotImplementedError
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A result as JSON holds it."""
     if isinstance(value, Result):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from heedful.errors import HeedfulError
+from heedful.settings import JsonObject
 from heedful.text import Tokenizer
 
 MODELS = ("BPE", "Unigram", "WordPiece", "WordLevel")
@@ -19,9 +19,9 @@ DECODERS = ("ByteLevel", "WordPiece", "Fuse", "Metaspace", "Replace", "ByteFallb
 FOREIGN = re.compile(r"\(\?[imsx>#P-]|\\[ZhHRXKG]|\[:|&&|(?<!\\)[*+?]\+|\{\d+,?\d*\}\+")
 
 
-def browser_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
+def browser_tokenizer(tokenizer: Tokenizer, origin: str) -> JsonObject:
     """`json`, the content of tokenizer.json, and the ids of the special tokens. `origin` says whose it is, for the error."""
-    content: dict[str, Any] = json.loads(tokenizer.backend.to_str())
+    content: JsonObject = json.loads(tokenizer.backend.to_str())
     unknown = list(unknown_parts(content))
     if unknown:
         raise HeedfulError(f"{origin} cannot be run by the page, whose engine has no {', '.join(unknown)}")
@@ -34,7 +34,7 @@ def browser_tokenizer(tokenizer: Tokenizer, origin: str) -> dict[str, Any]:
     return {"json": kept, "special": special, "spaced": tokenizer.spaced, "size": tokenizer.size}
 
 
-def unknown_parts(content: dict[str, Any]) -> list[str]:
+def unknown_parts(content: JsonObject) -> list[str]:
     """The parts of a tokenizer.json that the engine does not have."""
     found = []
     model = content["model"]
@@ -53,7 +53,7 @@ def unknown_parts(content: dict[str, Any]) -> list[str]:
     return found
 
 
-def flat(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+def flat(part: JsonObject | None) -> list[JsonObject]:
     """A part and those it is a sequence of."""
     if part is None:
         return []

@@ -30,6 +30,7 @@ from heedful.page.browser_tokenizer import browser_tokenizer
 from heedful.page.runnable import check_runnable
 from heedful.page.samples import PageSample
 from heedful.pipelines.pipeline import AnyPipeline
+from heedful.settings import JsonObject
 
 MAGIC = b"HEED"
 FORMAT = 1
@@ -57,7 +58,7 @@ class Numbers:
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
-    def write(self, array: NDArray[Any]) -> int:
+    def write(self, array: NDArray[np.generic]) -> int:
         """Append an array; returns where it begins."""
         begin = self.size
         data = array.tobytes()
@@ -66,12 +67,12 @@ class Numbers:
         self.size += len(data) + padding
         return begin
 
-    def tensor(self, name: str, tensor: Tensor, exact: bool = False) -> dict[str, Any]:
+    def tensor(self, name: str, tensor: Tensor, exact: bool = False) -> JsonObject:
         """Append a tensor, an `exact` one as float32; returns its entry in the header."""
         values = tensor.detach().cpu().float().numpy()
         if not np.isfinite(values).all():
             raise HeedfulError(f"{name} has numbers that are not finite; the model cannot be used")
-        entry: dict[str, Any] = {"name": name, "shape": list(values.shape)}
+        entry: JsonObject = {"name": name, "shape": list(values.shape)}
         if self.bits == 8 and values.ndim == 2 and len(values) >= FEWEST_ROWS and not exact:
             scales, rounded = rounded_rows(values)
             return entry | {"type": "int8", "at": self.write(rounded), "scales": self.write(scales)}
@@ -118,7 +119,7 @@ def pack_model(
     numbers = Numbers(bits)
     constants = [numbers.tensor(key, constant, exact=True) for key, constant in drawn_constants(pipeline.model).items()]
     job = JOBS[pipeline.task]
-    header: dict[str, Any] = {
+    header: JsonObject = {
         "format": FORMAT,
         "name": name,
         "job": job.name,
@@ -146,10 +147,10 @@ def pack_model(
     return b"".join([head, bytes(-len(head) % ALIGNED), *numbers.parts])
 
 
-def header_of(model: bytes) -> dict[str, Any]:
+def header_of(model: bytes) -> JsonObject:
     """The header of a model file."""
     (size,) = struct.unpack("<I", model[8:12])
-    header: dict[str, Any] = json.loads(model[12 : 12 + size])
+    header: JsonObject = json.loads(model[12 : 12 + size])
     return header
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import HeedfulError
 from heedful.models import config_class
+
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
 
 KINDS = ("seq2seq", "recurrent", "gpt", "bert", "vit")
 KNOWN = {  # settings with a closed set of values, and those of them that the engine computes
@@ -33,7 +36,7 @@ READ = {
 }  # fmt: skip
 
 
-def check_runnable(name: str, kind: str, config: Any, parameters: int) -> None:
+def check_runnable(name: str, kind: str, config: ModelConfig, parameters: int) -> None:
     """Raise an error if a model is too large for a browser, or that names every setting of it that the engine does not know."""
     if parameters > MOST_PARAMETERS:
         raise HeedfulError(

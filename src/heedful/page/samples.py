@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from heedful.data.images import data_uri, read_image
 from heedful.errors import HeedfulError
 from heedful.runtime.files import os_error_sentence
+from heedful.settings import JsonObject
 
 PageSample: TypeAlias = dict[str, str]  # "text"; "question" and "passage"; or "image", a data URI, and "label"
 SHOWN = 6  # inputs that are offered
@@ -28,7 +29,7 @@ def samples_of_run(folder: Path, job: str) -> list[PageSample]:
         return []  # a page without samples works as well
 
 
-def _sample(one: dict[str, Any], job: str) -> PageSample | None:
+def _sample(one: JsonObject, job: str) -> PageSample | None:
     if job == "image-classification":
         return {"image": str(one["image"]), "label": str(one["reference"])} if one.get("image") else None
     if job == "question-answering":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from heedful.errors import HeedfulError
 from heedful.page.browser_tokenizer import browser_tokenizer
@@ -11,11 +10,12 @@ from heedful.page.model_file import about, compressed, pack_model
 from heedful.page.runnable import check_runnable
 from heedful.page.samples import samples_of_run
 from heedful.pipelines.pipeline import AnyPipeline
+from heedful.settings import JsonObject
 
 LEVEL = 6  # of compression: a reader waits for it
 
 
-def served_card(pipeline: AnyPipeline, folder: Path) -> dict[str, Any]:
+def served_card(pipeline: AnyPipeline, folder: Path) -> JsonObject:
     """What the page shows of a model before it has the weights; `problem` says why it can never have them."""
     from heedful.models import kind_of
     from heedful.pipelines.model_directory import find_directory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -78,3 +78,6 @@ class EncoderPipeline(Pipeline[Example, ModelOutput]):
         """The model's output for a batch (B, L): of a sequence (B, classes), of its tokens (B, L, …)."""
         found: Tensor = self.model(tokens, segments, mask)
         return found
+
+
+AnyEncoder: TypeAlias = EncoderPipeline[Any, Any]  # of any job

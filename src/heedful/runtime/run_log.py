@@ -8,11 +8,12 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from heedful.runtime.files import finite, write_text
+from heedful.settings import JsonObject
 
-Entry: TypeAlias = dict[str, Any]  # a line of metrics.jsonl: `kind`, `step`, `time` and values by name
+Entry: TypeAlias = JsonObject  # a line of metrics.jsonl: `kind`, `step`, `time` and values by name
 
 
 class MetricsLog:

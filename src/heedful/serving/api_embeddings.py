@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from heedful import __version__
 from heedful.serving.request_error import RequestError
 from heedful.serving.service import Service
+from heedful.settings import JsonObject
 
 Text = Annotated[str, Field(max_length=1_000_000)]
 
@@ -24,7 +25,7 @@ class EmbeddingsProblem(BaseModel):
     error_type: str
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": EmbeddingsProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
 }
 
@@ -74,13 +75,11 @@ def router(service: Service) -> APIRouter:
     api = APIRouter(tags=["text-embeddings-inference"])
 
     @api.get("/info", summary="The model that answers `/embed` or `/predict`", responses={404: PROBLEMS[404]})
-    def info() -> dict[str, Any]:
+    def info() -> JsonObject:
         models = list(service.pool.models.values())
         model = next((one for one in models if {"embed", "classify"} & set(one.facts["verbs"])), models[0])
         labels = model.facts["labels"]
-        kind: dict[str, Any] = (
-            {"embedding": {"pooling": "mean"}} if "embed" in model.facts["verbs"] else {model.facts["task"]: {}}
-        )
+        kind: JsonObject = {"embedding": {"pooling": "mean"}} if "embed" in model.facts["verbs"] else {model.facts["task"]: {}}
         if labels:
             names = {str(number): label for number, label in enumerate(labels)}
             kind = {"classifier": {"id2label": names, "label2id": {label: number for number, label in enumerate(labels)}}}

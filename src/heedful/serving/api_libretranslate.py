@@ -20,11 +20,12 @@ from heedful.serving.pool import Model
 from heedful.serving.request_error import RequestError
 from heedful.serving.schemas import Problem
 from heedful.serving.service import Service
+from heedful.settings import JsonObject
 from heedful.text.sentences import split_text
 
 FILES = {".txt": "text/plain; charset=utf-8", ".html": "text/html; charset=utf-8", ".htm": "text/html; charset=utf-8"}
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": Problem, "description": "An error."} for status in (400, 403, 404, 408, 413, 429, 500, 503)
 }
 
@@ -53,7 +54,7 @@ class Translated(BaseModel):
     """A translation, or several."""
 
     translatedText: str | list[str]  # noqa: N815 - the name that clients know
-    detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None  # noqa: N815
+    detectedLanguage: JsonObject | list[JsonObject] | None = None  # noqa: N815
     alternatives: list[Any] | None = None
 
 
@@ -78,7 +79,7 @@ class TranslatedFile(BaseModel):
     translatedFileUrl: str  # noqa: N815
 
 
-def body_of(schema: type[BaseModel]) -> dict[str, Any]:
+def body_of(schema: type[BaseModel]) -> JsonObject:
     """A request body that may be JSON or a form."""
     shape = schema.model_json_schema()
     kinds = ("application/json", "application/x-www-form-urlencoded")
@@ -116,7 +117,7 @@ def router(service: Service) -> APIRouter:
         return service.languages.listed()
 
     @api.get("/frontend/settings", summary="What pages should know")
-    def frontend_settings() -> dict[str, Any]:
+    def frontend_settings() -> JsonObject:
         pair = next(iter(service.languages.pairs), ("", ""))
         source, target = ({"code": code, "name": service.languages.name(code)} for code in pair)
         return {
@@ -164,7 +165,7 @@ def router(service: Service) -> APIRouter:
         finally:
             for one in work:  # when one fails, nobody waits for the others
                 one.cancel()
-        answer: dict[str, Any] = {"translatedText": [best for best, _ in translated]}
+        answer: JsonObject = {"translatedText": [best for best, _ in translated]}
         if wanted:
             answer["alternatives"] = [others for _, others in translated]
         if source == "auto":
@@ -226,12 +227,12 @@ def router(service: Service) -> APIRouter:
     return api
 
 
-async def parameters(request: Request) -> dict[str, Any]:
+async def parameters(request: Request) -> JsonObject:
     """The parameters of a request: a JSON object, a form, or the address itself."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
         form = await request.form(max_files=1, max_fields=100)
-        found: dict[str, Any] = dict(form)
+        found: JsonObject = dict(form)
         if len(form.getlist("q")) > 1:
             found["q"] = form.getlist("q")
         return found
@@ -248,7 +249,7 @@ async def parameters(request: Request) -> dict[str, Any]:
     return given
 
 
-def check_key(service: Service, request: Request, given: dict[str, Any]) -> None:
+def check_key(service: Service, request: Request, given: JsonObject) -> None:
     """The key may be in the body; with keys, one is needed."""
     if service.keys and not request.state.key_given:
         key = given.get("api_key")
@@ -260,7 +261,7 @@ def check_key(service: Service, request: Request, given: dict[str, Any]) -> None
             raise RequestError(403, "Invalid API key")
 
 
-def text_of(given: dict[str, Any], name: str) -> str:
+def text_of(given: JsonObject, name: str) -> str:
     """A parameter that must be there."""
     value = given.get(name)
     if not value:
@@ -281,12 +282,12 @@ def number_of(given: Any) -> int:
     return found
 
 
-def percentage(code: str, probability: float) -> dict[str, Any]:
+def percentage(code: str, probability: float) -> JsonObject:
     """A detected language in LibreTranslate's shape."""
     return {"confidence": round(100 * probability, 1), "language": code}
 
 
-def chosen_ways(service: Service, texts: list[str], source: str, target: str) -> tuple[list[list[Model]], list[dict[str, Any]]]:
+def chosen_ways(service: Service, texts: list[str], source: str, target: str) -> tuple[list[list[Model]], list[JsonObject]]:
     """The models that translate each text, and the language found for it when it is to be detected."""
     languages = service.languages
     pairs = languages.pairs

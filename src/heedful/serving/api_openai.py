@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from heedful.serving.pool import Model, Ticket, pieces_of
 from heedful.serving.request_error import RequestError
 from heedful.serving.service import Service
+from heedful.settings import JsonObject
 
 Text = Annotated[str, Field(max_length=1_000_000)]
 
@@ -26,10 +27,10 @@ Text = Annotated[str, Field(max_length=1_000_000)]
 class OpenAIProblem(BaseModel):
     """An error in OpenAI's shape."""
 
-    error: dict[str, Any]
+    error: JsonObject
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
 }
 
@@ -81,11 +82,11 @@ def router(service: Service) -> APIRouter:
     api = APIRouter(prefix="/v1", tags=["OpenAI"])
 
     @api.get("/models", summary="The models", responses={401: PROBLEMS[401]})
-    def models() -> dict[str, Any]:
+    def models() -> JsonObject:
         return {"object": "list", "data": [described(model) for model in service.pool.models.values()]}
 
     @api.get("/models/{name}", summary="One model", responses={401: PROBLEMS[401], 404: PROBLEMS[404]})
-    def model(name: str) -> dict[str, Any]:
+    def model(name: str) -> JsonObject:
         return described(service.any_model(name))
 
     @api.post("/completions", summary="Continue prompts with a language model", responses=PROBLEMS, response_model=None)
@@ -144,7 +145,7 @@ def router(service: Service) -> APIRouter:
     return api
 
 
-def described(model: Model) -> dict[str, Any]:
+def described(model: Model) -> JsonObject:
     """A model in OpenAI's shape."""
     return {"id": model.name, "object": "model", "created": int(model.loaded), "owned_by": "heedful"}
 
@@ -160,7 +161,7 @@ def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Any
     return list(given)
 
 
-def options_of(body: CompletionRequest) -> dict[str, Any]:
+def options_of(body: CompletionRequest) -> JsonObject:
     """A request as the options of a completion."""
     temperature = 1.0 if body.temperature is None else body.temperature
     return {
@@ -174,24 +175,24 @@ def options_of(body: CompletionRequest) -> dict[str, Any]:
     }
 
 
-def choice_of(index: int, answer: dict[str, Any]) -> dict[str, Any]:
+def choice_of(index: int, answer: JsonObject) -> JsonObject:
     """One continuation in OpenAI's shape."""
     return {"index": index, **{name: answer[name] for name in ("text", "logprobs", "finish_reason")}}
 
 
-def usage_of(answers: list[dict[str, Any]], per_prompt: int) -> dict[str, int]:
+def usage_of(answers: list[JsonObject], per_prompt: int) -> dict[str, int]:
     """Tokens read, each prompt once, and written."""
     read = sum(answer["prompt_tokens"] for answer in answers[::per_prompt])
     written = sum(answer["completion_tokens"] for answer in answers)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-async def stream(service: Service, tickets: list[Ticket], head: dict[str, Any], usage: bool) -> AsyncIterator[bytes]:
+async def stream(service: Service, tickets: list[Ticket], head: JsonObject, usage: bool) -> AsyncIterator[bytes]:
     """Server-sent events: every piece as soon as it is written, in whatever order the prompts come."""
     import asyncio
 
-    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-    answers: list[dict[str, Any]] = []
+    events: asyncio.Queue[JsonObject | None] = asyncio.Queue()
+    answers: list[JsonObject] = []
 
     async def follow(index: int, ticket: Ticket) -> None:
         try:

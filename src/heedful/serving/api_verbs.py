@@ -18,8 +18,9 @@ from heedful.serving.pool import Model
 from heedful.serving.request_error import RequestError
 from heedful.serving.schemas import Problem, answer_model, request_model
 from heedful.serving.service import Service
+from heedful.settings import JsonObject
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": Problem, "description": about}
     for status, about in {
         400: "The request cannot be answered as it is.",
@@ -53,7 +54,7 @@ def router(service: Service) -> APIRouter:
     api = APIRouter(prefix="/api", tags=["heedful"])
 
     @api.get("/models", summary="The models and what they can do")
-    def models() -> dict[str, Any]:
+    def models() -> JsonObject:
         return {"models": [described(model) for model in service.pool.models.values()]}
 
     for verb in VERBS.values():
@@ -64,7 +65,7 @@ def router(service: Service) -> APIRouter:
     return api
 
 
-def described(model: Model) -> dict[str, Any]:
+def described(model: Model) -> JsonObject:
     """What callers may know of a model."""
     names = ("task", "verbs", "parameters", "source_language", "target_language", "labels")
     return {"name": model.name, **{name: model.facts[name] for name in names}}
@@ -74,7 +75,7 @@ def _endpoint(service: Service, verb: Verb) -> Callable[..., Any]:
     """What answers the requests for one verb."""
     schema = request_model(verb)
 
-    async def do(request: Request, inputs: list[Any], model_name: str | None, options: dict[str, Any], names: list[str]) -> Any:
+    async def do(request: Request, inputs: list[Any], model_name: str | None, options: JsonObject, names: list[str]) -> Any:
         if not model_name and isinstance(inputs[0], bytes):
             models = service.pool.models.values()
             model_name = next((one.name for one in models if one.facts["task"] == "image-classification"), None)
@@ -89,7 +90,7 @@ def _endpoint(service: Service, verb: Verb) -> Callable[..., Any]:
         outcomes = await service.run(request, model, verb.name, list(inputs), options)
         if all(isinstance(outcome, RequestError) for outcome in outcomes):
             raise outcomes[0]
-        results: list[dict[str, Any]] = []
+        results: list[JsonObject] = []
         key = next(iter(answer_fields(verb)))
         for name, outcome in zip(names, outcomes, strict=True):
             if isinstance(outcome, BaseException):

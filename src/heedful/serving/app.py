@@ -27,6 +27,7 @@ from heedful.serving.request_error import RequestError
 from heedful.serving.schemas import request_model
 from heedful.serving.service import Service
 from heedful.serving.settings import Keys, ServeSettings
+from heedful.settings import JsonObject
 
 ABOUT = """Trained models behind one address: heedful's own API (`/api/…`), and the APIs of LibreTranslate, OpenAI
 (completions and embeddings) and text-embeddings-inference, so that software that speaks one of them works unchanged."""
@@ -86,7 +87,7 @@ def add_docs(app: FastAPI) -> None:
 
     app.mount("/docs", StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"), name="docs")
 
-    def schema() -> dict[str, Any]:
+    def schema() -> JsonObject:
         if not app.openapi_schema:
             found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             body = found["paths"]["/api/classify"]["post"]["requestBody"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from heedful.decoding.sentence import Sampling, Sentence
 from heedful.errors import InputError, UsageError
 from heedful.pipelines.writer import Writer
+from heedful.settings import JsonObject
 
 
 class Completion:
@@ -64,7 +64,7 @@ class Completion:
         self.stopped = bool(found)
         return written[: min(found)] if found else written
 
-    def advance(self) -> dict[str, Any] | None:
+    def advance(self) -> JsonObject | None:
         """After a step: look for a stop text; returns what is new, if it is wanted at once."""
         if not self.stop and not self.stream:
             return None
@@ -77,20 +77,20 @@ class Completion:
             held = max([held, *(size for size in range(1, len(stop)) if text.endswith(stop[:size]))])
         return self.piece(text[: len(text) - held])
 
-    def piece(self, text: str, last: bool = False) -> dict[str, Any] | None:
+    def piece(self, text: str, last: bool = False) -> JsonObject | None:
         """What of a text has not been sent."""
         lead = self.prompt if self.echo else ""
         whole = lead + text
         if len(whole) <= self.sent and not last:
             return None
         new, self.sent = whole[self.sent :], max(self.sent, len(whole))
-        found: dict[str, Any] = {"text": new, "logprobs": None, "finish_reason": None}
+        found: JsonObject = {"text": new, "logprobs": None, "finish_reason": None}
         if self.logprobs is not None:
             found["logprobs"] = self.log_probabilities(self.sent_tokens)
             self.sent_tokens = len(self.tokens)
         return found
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> JsonObject:
         """The whole, or when pieces were sent the last of them."""
         text = self.text()
         ended = self.stopped or (self.sentence is not None and len(self.sentence.log_probabilities) > len(self.tokens))
@@ -102,7 +102,7 @@ class Completion:
             "completion_tokens": len(self.tokens),
         }
 
-    def log_probabilities(self, start: int = 0) -> dict[str, Any]:
+    def log_probabilities(self, start: int = 0) -> JsonObject:
         """Of the tokens from `start` on, in OpenAI's shape; those of an echoed prompt come first."""
         names: list[str] = []
         values: list[float | None] = []

@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
@@ -19,6 +18,7 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.pool import Pool
 from heedful.serving.request_error import RequestError
 from heedful.serving.settings import Keys, ServeSettings
+from heedful.settings import JsonObject
 
 OPEN = {
     "/health",
@@ -59,7 +59,7 @@ def error_answer(path: str, error: RequestError) -> Response:
         kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
         kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
         codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-        body: dict[str, Any] = {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
+        body: JsonObject = {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
     elif path in EMBEDDINGS or path == "/":
         overloaded = status in (429, 503)
         kind = "overloaded" if overloaded else "validation" if status < 500 else "backend"
@@ -239,7 +239,7 @@ class LogFormat(logging.Formatter):
         self.as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        facts: dict[str, Any] = getattr(record, "facts", {})
+        facts: JsonObject = getattr(record, "facts", {})
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self.as_json:

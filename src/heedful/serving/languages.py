@@ -7,6 +7,7 @@ from typing import Any
 
 from heedful.data.languages import language_name
 from heedful.serving.pool import Model, Pool
+from heedful.settings import JsonObject
 
 UNKNOWN = "und"  # ISO 639-2: undetermined
 
@@ -53,7 +54,7 @@ class Languages:
         """The languages that a language can be translated into."""
         return [code for code in self.codes if self.way(source, code)]
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self) -> list[JsonObject]:
         """In LibreTranslate's shape."""
         return [{"code": code, "name": self.name(code), "targets": self.targets(code)} for code in self.codes]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from heedful.settings import JsonObject
+
 
 class Load(NamedTuple):
     """Load a model directory under a name that no other model has."""
@@ -25,7 +27,7 @@ class Work(NamedTuple):
     key: str
     verb: str
     given: Any
-    options: dict[str, Any]
+    options: JsonObject
     caller: int  # whose turn it is
 
 
@@ -39,7 +41,7 @@ class Loaded(NamedTuple):
     """A model is ready, or why it is not."""
 
     key: str
-    facts: dict[str, Any]
+    facts: JsonObject
     error: str = ""
 
 
@@ -47,14 +49,14 @@ class Piece(NamedTuple):
     """A part of an answer that is written bit by bit."""
 
     id: int
-    answer: dict[str, Any]
+    answer: JsonObject
 
 
 class Done(NamedTuple):
     """The answers to one input."""
 
     id: int
-    answers: list[dict[str, Any]]
+    answers: list[JsonObject]
     tokens: int
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from heedful.page.served import write_model_file
 from heedful.serving.pool import Model, Pool
 from heedful.serving.request_error import RequestError
 from heedful.serving.settings import Keys
+from heedful.settings import JsonObject
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}  # of the files that are served
 METHODS = ["GET", "HEAD"]
@@ -96,7 +96,7 @@ def pack(folder: str, name: str, path: Path) -> None:
     temporary.rename(path)
 
 
-def card(model: Model, whole: bool) -> dict[str, Any]:
+def card(model: Model, whole: bool) -> JsonObject:
     """What the page is told of a model; samples may be private data and are only for those who may use it."""
     facts = model.facts
     found = {

@@ -23,6 +23,7 @@ from heedful.runtime.fair_queue import FairQueue
 from heedful.serving.messages import Cancel, Done, Failed, FromWorker, Load, Loaded, Piece, Stats, ToWorker, Unload, Work
 from heedful.serving.request_error import failure, unavailable
 from heedful.serving.worker import serve_models
+from heedful.settings import JsonObject
 
 WINDOW = 8192  # tokens (estimated, beams included) that are sent to a worker before some are answered
 ATTEMPTS = 2  # workers that may die with a piece of work before it is given up
@@ -39,9 +40,9 @@ class Model:
     name: str
     folder: Path
     key: str = ""  # of the version that answers now
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: JsonObject = field(default_factory=dict)
     loaded: float = field(default_factory=time.time)
-    stamp: tuple[Any, ...] = ()  # of its files
+    stamp: tuple[object, ...] = ()  # of its files
     retired: set[str] = field(default_factory=set)  # versions that still have work
 
 
@@ -51,8 +52,8 @@ class Ticket:
 
     work: Work
     cost: int
-    future: asyncio.Future[list[dict[str, Any]]]
-    pieces: asyncio.Queue[dict[str, Any] | None] | None = None
+    future: asyncio.Future[list[JsonObject]]
+    pieces: asyncio.Queue[JsonObject | None] | None = None
     sent: int = 0  # pieces that went out, which a second worker writes again
     skip: int = 0
     attempts: int = 0
@@ -96,7 +97,7 @@ class Pool:
         self.callers = itertools.count(1)
         self.numbers = itertools.count(1)
         self.versions = itertools.count(1)
-        self.waiting_for: dict[str, asyncio.Future[dict[str, Any]]] = {}  # key of a version that is being loaded
+        self.waiting_for: dict[str, asyncio.Future[JsonObject]] = {}  # key of a version that is being loaded
         self.started = False  # every model has been loaded
         self.closing = False
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -172,7 +173,7 @@ class Pool:
 
     # Work
 
-    def submit(self, model: Model, verb: str, given: Any, options: dict[str, Any], caller: int, stream: bool = False) -> Ticket:
+    def submit(self, model: Model, verb: str, given: Any, options: JsonObject, caller: int, stream: bool = False) -> Ticket:
         """Queue one input of a caller, who takes turns with the others. An error when too many wait."""
         if self.closing:
             raise unavailable("the service is stopping", 5)
@@ -300,12 +301,12 @@ class Pool:
                 if ticket:
                     self.settle(worker, ticket, failure(kind, text))
 
-    def settle(self, worker: WorkerProcess, ticket: Ticket, outcome: list[dict[str, Any]] | Exception) -> None:
+    def settle(self, worker: WorkerProcess, ticket: Ticket, outcome: list[JsonObject] | Exception) -> None:
         """A ticket has its answer, or why there is none."""
         self.take_back(worker, ticket)
         self.answer(ticket, outcome)
 
-    def answer(self, ticket: Ticket, outcome: list[dict[str, Any]] | Exception) -> None:
+    def answer(self, ticket: Ticket, outcome: list[JsonObject] | Exception) -> None:
         if not ticket.future.done():
             if isinstance(outcome, Exception):
                 ticket.future.set_exception(outcome)
@@ -348,7 +349,7 @@ class Pool:
 
     async def watch(self) -> None:
         """Reload a model when its files have changed and stay as they are."""
-        seen: dict[str, tuple[Any, ...]] = {}
+        seen: dict[str, tuple[object, ...]] = {}
         while True:
             await asyncio.sleep(WATCH)
             for model in self.models.values():
@@ -396,14 +397,14 @@ class Pool:
                     self.send(worker, Unload(key))
 
 
-async def pieces_of(ticket: Ticket) -> AsyncIterator[dict[str, Any]]:
+async def pieces_of(ticket: Ticket) -> AsyncIterator[JsonObject]:
     """The pieces of an answer as they are written."""
     assert ticket.pieces is not None
     while (piece := await ticket.pieces.get()) is not None:
         yield piece
 
 
-def stamp_of(folder: Path) -> tuple[Any, ...]:
+def stamp_of(folder: Path) -> tuple[object, ...]:
     """What changes when a model directory is written again."""
     try:
         found = [(folder / name).stat() for name in ("config.json", "model.safetensors")]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from heedful.jobs.options import Options
 from heedful.jobs.registry import Verb
-from heedful.settings import hints, parts_of
+from heedful.settings import JsonObject, hints, parts_of
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 Text = typing.Annotated[str, Field(max_length=1_000_000)]
@@ -41,14 +41,14 @@ class Question(BaseModel):
     passage: Text
 
 
-def option_fields(options: type[Options]) -> dict[str, Any]:
+def option_fields(options: type[Options]) -> JsonObject:
     """The fields of a class of options with their ranges and meanings."""
     types = hints(options)
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for one in dataclasses.fields(options):
         hint = types[one.name]
         kind, optional, interval, _ = parts_of(hint)
-        limits: dict[str, Any] = {}
+        limits: JsonObject = {}
         if isinstance(interval, Interval):
             limits = {name: getattr(interval, name) for name in ("ge", "gt", "le", "lt") if getattr(interval, name) is not None}
         annotation: Any = kind | None if optional else kind
@@ -61,7 +61,7 @@ def option_fields(options: type[Options]) -> dict[str, Any]:
 def request_model(verb: Verb) -> type[BaseModel]:
     """What `/api/<verb>` takes."""
     one: Any = Question if verb.name == "answer" else Text
-    fields: dict[str, Any] = {
+    fields: JsonObject = {
         "model": (str | None, Field(None, description="Which model; without it, the first that can.")),
         "inputs": (one | list[one], Field(description=f"{verb.inputs}, one or several.")),
         **option_fields(verb.options),
@@ -83,7 +83,7 @@ def _plain(kind: Any) -> Any:
     """A result class as JSON holds it: see `Result.as_json`."""
     if dataclasses.is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, tuple)):
         name = typing.cast(type, kind).__name__
-        fields: dict[str, Any] = {field: (_plain(hint), ...) for field, hint in typing.get_type_hints(kind).items()}
+        fields: JsonObject = {field: (_plain(hint), ...) for field, hint in typing.get_type_hints(kind).items()}
         return create_model(name, **fields)
     if typing.get_origin(kind) is Sequence:
         return list[_plain(typing.get_args(kind)[0])]  # type: ignore[misc]

@@ -15,8 +15,9 @@ from heedful.serving.languages import Languages
 from heedful.serving.pool import Model, Pool, Ticket
 from heedful.serving.request_error import RequestError, unavailable
 from heedful.serving.settings import Keys, ServeSettings
+from heedful.settings import JsonObject
 
-Answers = list[dict[str, Any]]  # of one input
+Answers = list[JsonObject]  # of one input
 
 
 class Service:
@@ -59,7 +60,7 @@ class Service:
             limit = f"at most {self.settings.max_characters:,}"
             raise RequestError(413, f"a request may have {limit} characters, not {characters:,}", "size")
 
-    def check_options(self, options: dict[str, Any], inputs: int = 1) -> None:
+    def check_options(self, options: JsonObject, inputs: int = 1) -> None:
         """Nothing that would keep a worker busy for too long."""
         for name in ("beam", "n_best"):
             if (options.get(name) or 0) > self.settings.max_beam:
@@ -71,7 +72,7 @@ class Service:
         if count * inputs > self.settings.max_items:
             raise RequestError(400, f"a request may ask for at most {self.settings.max_items:,} outputs", "usage")
 
-    async def run(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    async def run(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Any]:
         """The answers to each input, or the RequestError that says why it has none."""
         if not hasattr(request.state, "turn"):
             request.state.turn = next(self.pool.callers)  # everything of a request shares a turn
@@ -106,9 +107,7 @@ class Service:
             if not work.done():
                 work.cancel()
 
-    async def all(
-        self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: dict[str, Any]
-    ) -> list[Answers]:
+    async def all(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Answers]:
         """The answers to each input; an error of one is an error of the request."""
         found = await self.run(request, model, verb, inputs, options)
         for outcome in found:

@@ -15,13 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import HeedfulError, InputError, UsageError
 from heedful.jobs.options import Backend
 from heedful.jobs.registry import JOBS, VERBS
 from heedful.runtime.fair_queue import FairQueue
 from heedful.serving.messages import Cancel, Done, Failed, Load, Loaded, Piece, Stats, ToWorker, Unload, Work
+from heedful.settings import JsonObject
 
 if TYPE_CHECKING:
     from heedful.decoding.sentence import Sentence
@@ -126,7 +127,7 @@ class Worker:
             self.pipe.send(Loaded(key, {}, str(error)))
 
 
-def facts_of(pipeline: AnyPipeline, folder: str) -> dict[str, Any]:
+def facts_of(pipeline: AnyPipeline, folder: str) -> JsonObject:
     """What the front process, which loads no model itself, must know of one."""
     from heedful.page.served import served_card
     from heedful.pipelines.encoder import EncoderPipeline
@@ -329,13 +330,13 @@ class ServedModel:
                 self.pipe.send(Failed(id, "internal", "the request could not be answered"))
 
 
-def tokens_of(pipeline: AnyPipeline, text: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+def tokens_of(pipeline: AnyPipeline, text: str, options: JsonObject) -> list[JsonObject]:
     """The tokens of a text with the characters that each covers."""
     tokenizer = next(iter(pipeline.tokenizers.values()), None)
     if tokenizer is None:
         raise UsageError("a model of images has no tokenizer")
     ids, offsets = tokenizer.encode_with_offsets(text)
-    rows: list[dict[str, Any]] = [
+    rows: list[JsonObject] = [
         {"id": token, "text": name, "special": False, "start": start, "stop": stop}
         for token, name, (start, stop) in zip(ids, tokenizer.tokens(ids), offsets, strict=True)
     ]
