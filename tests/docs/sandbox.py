@@ -12,7 +12,14 @@ from typing import Any
 from conftest import Run, sentences, squad, write_examples, write_pairs
 
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-ELSEWHERE = ("make ", "pip ", "python3 -m venv", ". ", "torchrun ")  # commands that are not heedful's, or need more machines
+ELSEWHERE = (
+    "make ",
+    "pip ",
+    "python3 -m venv",
+    ". ",
+    "torchrun ",
+    "argos",
+)  # commands that are not heedful's, or need more machines
 TRAINING = (
     "training.steps=4", "training.warmup=2", "training.batch_tokens=300", "training.batch_examples=0", "training.workers=1",
     "training.validate_every=2", "training.checkpoint_every=2", "training.log_every=2", "training.validate_pairs=20",

@@ -40,6 +40,21 @@ def positions(pipeline: Any) -> int:
 
 def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
     """Write a model that CTranslate2 loads, its tokenizers and a card; returns what it is there."""
+    write_model(pipeline, folder, quantize)
+    for name, tokenizer in pipeline.tokenizers.items():
+        write_text(folder / f"{name}.json", tokenizer.backend.to_str())
+    weights = named_weights(pipeline.model)
+    head = {name: weight.contiguous() for name, weight in weights.items() if name.split(".")[0] in HEADS}
+    if head:
+        save_file(head, folder / "head.safetensors")
+    use = {"seq2seq": "Translator", "gpt": "Generator", "bert": "Encoder"}[kind_of(pipeline.model.config)]
+    more = ", whose last layer is in head.safetensors" if head else ""
+    write_text(folder / "README.md", f"{pipeline.card.rstrip()}\n\nWritten by heedful for ctranslate2.{use}{more}.\n")
+    return f"for ctranslate2.{use}" + (" (the encoder alone; its head is in head.safetensors)" if head else "")
+
+
+def write_model(pipeline: Any, folder: Path, quantize: str | None = None) -> None:
+    """Write the weights, the vocabularies and the settings of the search."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     spec = build_spec(config, {name: weight.cpu() for name, weight in weights.items()}, positions(pipeline))
     if kind_of(config) == "seq2seq":
@@ -60,15 +75,6 @@ def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
     spec.save(str(folder))
     for path in folder.iterdir():
         sync(path)
-    for name, tokenizer in pipeline.tokenizers.items():
-        write_text(folder / f"{name}.json", tokenizer.backend.to_str())
-    head = {name: weight.contiguous() for name, weight in weights.items() if name.split(".")[0] in HEADS}
-    if head:
-        save_file(head, folder / "head.safetensors")
-    use = {"seq2seq": "Translator", "gpt": "Generator", "bert": "Encoder"}[kind_of(config)]
-    more = ", whose last layer is in head.safetensors" if head else ""
-    write_text(folder / "README.md", f"{pipeline.card.rstrip()}\n\nWritten by heedful for ctranslate2.{use}{more}.\n")
-    return f"for ctranslate2.{use}" + (" (the encoder alone; its head is in head.safetensors)" if head else "")
 
 
 def forbid(projection: Any, tokens: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from heedful.errors import HeedfulError, UsageError, did_you_mean
 from heedful.interop.proof import sample_texts
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.load import load_pipeline
-from heedful.runtime.files import whole_directory
+from heedful.runtime.files import whole_directory, write_whole
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Format:
     loads: tuple[str, ...]  # modules that load it, for the check
     install: str  # what to give to pip
     checker: str = ""  # the module of `check`, if it is another one
+    suffix: str = ""  # of the name of its file; empty: it is a directory
 
     def missing(self, modules: tuple[str, ...]) -> list[str]:
         """Those that are not installed."""
@@ -37,6 +38,7 @@ FORMATS = {
         Format("huggingface", "huggingface", (), ("transformers",), "transformers>=5", "huggingface_check"),
         Format("ctranslate2", "ctranslate2", ("ctranslate2",), ("ctranslate2",), "heedful[fast]"),
         Format("onnx", "onnx", ("onnx",), ("onnxruntime",), "heedful[onnx]"),
+        Format("argos", "argos", ("ctranslate2", "onnx", "sentencepiece"), (), "heedful[argos]", suffix=".argosmodel"),
     )
 }
 
@@ -50,17 +52,18 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
     if quantize is not None and quantize not in module.QUANTIZE:
         known = f"it has {', '.join(module.QUANTIZE)}" if module.QUANTIZE else "it is always float32"
         raise UsageError(f"{to} has no precision '{quantize}'; {known}")
-    refuse_to_overwrite(out)
+    out = out if out.suffix == form.suffix or not form.suffix else out.with_name(out.name + form.suffix)
+    refuse_to_overwrite(out, form.suffix)
     if missing := form.missing(form.needs):
         raise HeedfulError(f"--to {to} needs {', '.join(missing)}; install it with: pip install '{form.install}'")
     pipeline = load_pipeline(folder)
     if wrong := module.problems(pipeline):
         whole = wrong[0] if to == "huggingface" else f"this model has settings that {to} cannot express: {'; '.join(wrong)}"
         raise HeedfulError(whole)
-    said = []
-    with whole_directory(out) as place:
-        what = module.write(pipeline, place, quantize)
-        said.append(f"wrote {JOBS[pipeline.task].what} to {out} {what}")
+    said: list[str] = []
+
+    def write(place: Path) -> None:
+        said[:] = [f"wrote {JOBS[pipeline.task].what} to {out} {module.write(pipeline, place, quantize)}"]
         if check and not (missing := form.missing(form.loads)):
             prover: Any = import_module(f"heedful.interop.{form.checker or form.module}")
             comparison = prover.check(pipeline, place, *sample_texts(pipeline, folder), quantize)
@@ -68,10 +71,19 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
             said.append(f"checked: {comparison.sentence()}")
         elif check:
             said.append(f"not checked: {', '.join(missing)} is not installed; pip install '{form.install}' and export again")
+
+    if form.suffix:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, write)
+    else:
+        with whole_directory(out) as place:
+            write(place)
     return said
 
 
-def refuse_to_overwrite(out: Path) -> None:
-    """Raise an error unless `out` is new or an empty directory."""
+def refuse_to_overwrite(out: Path, suffix: str = "") -> None:
+    """Raise an error unless `out` is new, or an empty directory where one is to be written."""
+    if suffix and (out.exists() or out.is_symlink()):
+        raise UsageError(f"{out} exists already; name a new file")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; name a new directory")

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError
 from heedful.interop.foreign_config import ForeignConfig
-from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.runtime.files import read_json, write_text
 from heedful.settings import Json
 from heedful.text import Tokenizer
+from heedful.text.sentencepiece import read_sentencepiece, unigram_backend
 from heedful.text.tokenizer import ALIASES
 
 END = "<|endoftext|>"

@@ -66,7 +66,7 @@ class Writer(DecoderPipeline[TextWindow, WindowLoss]):
         At most `length` tokens, up to the end of the document: sampled, or with `beam` (1 is greedy) searched for.
         """
         several, alone = as_list(prompts)
-        found = [self.tokenizer.decode(best.tokens) for best in self.search(several, **options)]
+        found = [self.tokenizer.continuation(best.tokens) for best in self.search(several, **options)]
         return found[0] if alone and len(found) == 1 else found
 
     @property
@@ -98,7 +98,7 @@ class Writer(DecoderPipeline[TextWindow, WindowLoss]):
                 yield source, torch.ones_like(source, dtype=torch.bool), together
 
     def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
-        return [Continuation(given, self.tokenizer.decode(sentence.hypotheses[0].tokens)) for sentence in sentences]
+        return [Continuation(given, self.tokenizer.continuation(sentence.hypotheses[0].tokens)) for sentence in sentences]
 
     def search(self, prompts: Sequence[str], **options: OptionValue) -> list[Hypothesis]:
         """The continuations of each prompt. Keywords are those of `GenerateOptions`."""
@@ -136,7 +136,7 @@ class Writer(DecoderPipeline[TextWindow, WindowLoss]):
         beginnings = [ids[: len(ids) // 4 + 1] for ids, _ in examples[:2]]
         prompts = [self.tokenizer.decode(ids) for ids in beginnings]
         written = self.generate(prompts, length=min(60, max(1, self.model.config.context // 2)), temperature=0.8)
-        rest = [self.tokenizer.decode(ids[len(ids) // 4 + 1 :][:60]) for ids, _ in examples[:2]]
+        rest = [self.tokenizer.continuation(ids[len(ids) // 4 + 1 :][:60]) for ids, _ in examples[:2]]
         return [
             {"input": prompt, "output": text, "reference": right}
             for prompt, text, right in zip(prompts, written, rest, strict=True)

@@ -16,8 +16,10 @@ from heedful.settings import Count, CountOrNone, Share, setting
 class TokenizerSettings:
     """How text becomes tokens."""
 
-    kind: Literal["bpe", "wordpiece", "char", "byte", "word"] = setting(
-        "bpe", "`bpe` (over bytes: any text comes back exactly), `wordpiece`, `char`, `byte`, `word` (between spaces)"
+    kind: Literal["bpe", "wordpiece", "sentencepiece", "char", "byte", "word"] = setting(
+        "bpe",
+        "`bpe` (over bytes: any text comes back exactly), `wordpiece`, `sentencepiece` (unigram; runs of spaces become one), "
+        "`char`, `byte`, `word` (between spaces)",
     )
     size: Annotated[int, Interval(ge=8, le=10_000_000)] = setting(8000, "tokens in the vocabulary, special tokens included")
     joint: bool = setting(True, "one vocabulary for both languages of a pair, or one each")

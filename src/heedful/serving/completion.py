@@ -58,7 +58,7 @@ class Completion:
 
     def text(self) -> str:
         """Written so far, up to a stop text."""
-        written: str = self.tokenizer.decode(self.tokens)
+        written: str = self.tokenizer.continuation(self.tokens)
         places = [written.find(stop) for stop in self.stop]
         found = [place for place in places if place >= 0]
         self.stopped = bool(found)
@@ -113,11 +113,11 @@ class Completion:
         elif self.echo:
             lead = len(self.prompt)
         if self.sentence:
-            names += [self.tokenizer.decode([token]) for token in self.tokens[start:]]
+            names += [self.tokenizer.continuation([token]) for token in self.tokens[start:]]
             values += self.sentence.log_probabilities[start : len(self.tokens)]
             for step in self.sentence.ranked[start : len(self.tokens)]:
-                ranked.append({self.tokenizer.decode([token]): value for token, value in step})
-        offsets, at = [], lead + len(self.tokenizer.decode(self.tokens[:start]))
+                ranked.append({self.tokenizer.continuation([token]): value for token, value in step})
+        offsets, at = [], lead + len(self.tokenizer.continuation(self.tokens[:start]))
         for name in names:
             offsets.append(at)
             at += len(name)
@@ -132,11 +132,11 @@ class Completion:
         read = torch.tensor([[self.tokenizer.eos, *self.ids]], device=self.pipeline.device)
         with self.pipeline.working():
             scores = model.project(model.states(read))[0, :-1].float().log_softmax(-1)  # (tokens, V)
-        names = [self.tokenizer.decode([token]) for token in self.ids]
+        names = [self.tokenizer.continuation([token]) for token in self.ids]
         values: list[float | None] = [float(row[token]) for row, token in zip(scores, self.ids, strict=True)]
         best = scores.topk(min(max(1, self.logprobs or 1), scores.size(-1)))
         ranked: list[dict[str, float] | None] = [
-            {self.tokenizer.decode([token]): value for token, value in zip(tokens, found, strict=True)}
+            {self.tokenizer.continuation([token]): value for token, value in zip(tokens, found, strict=True)}
             for tokens, found in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
         if self.ids:  # as OpenAI's: nothing precedes the first token

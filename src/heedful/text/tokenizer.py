@@ -14,8 +14,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.text.sentencepiece import SPACE, is_unigram, train_sentencepiece
 
-TOKENIZER_KINDS = ("bpe", "wordpiece", "char", "byte", "word")
+TOKENIZER_KINDS = ("bpe", "wordpiece", "sentencepiece", "char", "byte", "word")
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 # Names that ready-made vocabularies use for padding, unknown, begin and end.
 ALIASES = {
@@ -62,7 +63,7 @@ class Tokenizer:
         specials = [AddedToken(name, special=True, normalized=False) for name in names]
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         learned = size - len(tags)  # the tags are added last
-        minimum = len(specials) + (len(alphabet) if kind == "bpe" else 2)
+        minimum = len(specials) + (len(alphabet) if kind in ("bpe", "sentencepiece") else 2)
         if kind != "byte" and learned < minimum:
             raise UsageError(f"tokenizer.size {size} is too small for {kind}: it starts from {minimum + len(tags)} tokens")
         if kind in ("bpe", "byte"):
@@ -79,6 +80,8 @@ class Tokenizer:
             backend.train_from_iterator(texts if kind == "bpe" else [], byte_trainer)
         elif kind == "wordpiece":
             backend = _train_wordpiece(list(texts), learned, specials)
+        elif kind == "sentencepiece":
+            backend = train_sentencepiece(texts, learned, names)
         else:
             counts: Counter[str] = Counter()
             for text in texts:
@@ -156,6 +159,11 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Ids → text, without special tokens."""
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
+
+    def continuation(self, ids: Sequence[int]) -> str:
+        """Ids that continue a text → what is to be appended to it: SentencePiece drops the space before the first word."""
+        first = self.backend.id_to_token(ids[0]) if ids and is_unigram(self.backend) else None
+        return f"{' ' if first and first.startswith(SPACE) else ''}{self.decode(ids)}"
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each token as text, for display."""

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from interop_models import TEXTS, train_pieces, write_marian_vocabulary
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError
 from heedful.interop.foreign_config import ForeignConfig
 from heedful.interop.foreign_tokenizers import read_foreign_tokenizers
-from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.text import Tokenizer
+from heedful.text.sentencepiece import read_sentencepiece, unigram_backend, write_sentencepiece
 
 sentencepiece = importlib.import_module("sentencepiece")
 
@@ -74,6 +74,35 @@ def test_text_never_becomes_a_special_token_or_a_piece_of_the_other_language(tmp
     assert ours.decode([numbers["▁elsewhere"], numbers["狐"]]) == "elsewhere狐"
 
 
+def test_a_model_that_we_train_is_one_of_the_sentencepiece_library() -> None:
+    ours = Tokenizer.train("sentencepiece", TEXTS * 4, 700, masked=True)
+    assert (ours.pad, ours.unk, ours.bos, ours.eos, ours.mask) == (0, 1, 2, 3, 4)
+    model = sentencepiece.SentencePieceProcessor(model_proto=write_sentencepiece(ours.backend, "<unk>"))
+    for text in [*HARD, "x</s>y <0x0A> <pad>"]:
+        text = text.replace("ｶﾞ", "ガ")  # the `tokenizers` library does not join a half-width letter and its mark
+        found = ours.backend.encode(text, add_special_tokens=False)
+        assert found.tokens == model.encode(text, out_type=str), text
+        assert ours.decode(found.ids) == model.decode_pieces(found.tokens)
+        assert ours.unk not in found.ids
+    assert ours.decode(ours.encode("狐 🦊 fox")) == "狐 🦊 fox"  # characters that it never saw, by their bytes
+    ids = ours.encode("The fox jumps")
+    cut = next(place for place, token in enumerate(found_tokens(ours, ids)) if place and token.startswith("▁"))
+    assert ours.decode(ids[:cut]) + ours.continuation(ids[cut:]) == "The fox jumps"
+
+
+def found_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    return [str(tokenizer.backend.id_to_token(token)) for token in ids]
+
+
+@pytest.mark.parametrize(
+    ("texts", "size", "says"),
+    [([], 700, "there is no text"), ([" "], 700, "there is no text"), (TEXTS, 300, "it needs \\d+"), (TEXTS, 99, "too small")],
+)
+def test_a_vocabulary_that_cannot_be_learned_is_a_clear_error(texts: list[str], size: int, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Tokenizer.train("sentencepiece", texts, size)
+
+
 def test_a_language_tag_is_one_token_and_leaves_the_text_unchanged(tmp_path: Path) -> None:
     _, ours, numbers = both(tmp_path)
     for text in (">>de<< The fox", ">>de<<The fox"):
@@ -118,7 +147,6 @@ def test_pieces_without_an_id_are_reported_and_split_into_smaller_ones(tmp_path:
     ("options", "says"),
     [
         ({"model_type": "bpe"}, "a model_type other than unigram"),
-        ({"byte_fallback": True, "size": 700}, "byte pieces"),
         ({"user_defined_symbols": ["<tag>"]}, "user-defined pieces"),
         ({"treat_whitespace_as_suffix": True}, "spaces as suffixes"),
     ],
@@ -147,6 +175,9 @@ def test_wrong_ids_are_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_without_the_package_an_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sentencepiece, "sentencepiece_model_pb2", raising=False)
     monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)  # as if it were not installed
-    with pytest.raises(HeedfulError, match=r"needs the packages sentencepiece and protobuf; .*pip install 'heedful\[marian\]'"):
+    with pytest.raises(
+        HeedfulError, match=r"needs the packages sentencepiece and protobuf; .*pip install 'heedful\[sentencepiece\]'"
+    ):
         read_sentencepiece(tmp_path / "source.spm")
