@@ -14,9 +14,9 @@ from tokenizers import Tokenizer as Backend
 
 from heedful.data.words import split_words
 from heedful.errors import HeedfulError
-from heedful.interop.sentencepiece_model import read_sentencepiece, unigram_backend
 from heedful.page.browser_tokenizer import browser_tokenizer
 from heedful.text import Tokenizer
+from heedful.text.sentencepiece import read_sentencepiece, unigram_backend
 
 NASTY = [
     "Hello world, don't 123 'll we'll", "ein Haus über dem Fluß  \n\t x", "日本語のテキスト と 漢字", "שלום עולם مرحبا بالعالم",
