@@ -80,7 +80,8 @@ def train_sentencepiece(texts: Iterable[str], size: int, specials: Sequence[str]
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
-    named = {f"{role}_piece": name for role, name in zip(ROLES, specials, strict=False)}
+    roles: dict[str, Any] = {f"{role}_id": number for number, role in enumerate(ROLES)}
+    roles |= {f"{role}_piece": name for role, name in zip(ROLES, specials, strict=False)}
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(text for text in texts if text.strip()),
@@ -92,8 +93,7 @@ def train_sentencepiece(texts: Iterable[str], size: int, specials: Sequence[str]
             control_symbols=list(specials[len(ROLES) :]),
             max_sentence_length=1 << 30,  # bytes; longer ones would be left out silently
             minloglevel=3,
-            **{f"{role}_id": number for number, role in enumerate(ROLES)},
-            **named,
+            **roles,
         )
     except (RuntimeError, OSError) as error:
         reason = str(error)
