@@ -223,7 +223,8 @@ def test_validation_and_test_files_are_used_as_they_are(tmp_path: Path) -> None:
     prepared = make(tmp_path, NUMBERED, notes, valid_source=str(valid), test_source=str(test))
     assert (prepared.valid, prepared.test) == (NUMBERED[:3], NUMBERED[3:5])
     assert training_pairs(prepared) == NUMBERED
-    assert notes.said == ["data: 200 pairs to train on"]
+    assert "also stand in the validation or test text" in notes.said[0]
+    assert notes.said[-1] == "data: 200 pairs to train on"
 
 
 def test_a_validation_file_without_a_usable_pair_is_named(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_a_validation_file_without_a_usable_pair_is_named(tmp_path: Path) -> Non
 def test_dropped_pairs_are_reported_and_recorded(tmp_path: Path) -> None:
     notes = Notes()
     make(tmp_path, [*NUMBERED, ("", "x"), ("y\x07", "z"), ("long" * 20, "w")], notes, max_length=40)
-    assert notes.said[1].startswith("data: 3 dropped: ")
+    assert notes.said[-1].startswith("data: 3 dropped: ")
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["dropped"] == {"empty": 1, "with control characters": 1, "longer than 40 tokens": 1}
 

@@ -13,6 +13,7 @@ import typer
 from heedful import __version__
 from heedful.cli import (
     answer,
+    check,
     classify,
     compare,
     complexity,
@@ -45,7 +46,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 VERBS = {
-    "train": train, "finish": finish, "translate": translate, "summarize": summarize, "generate": generate, "fill": fill,
+    "check": check, "train": train, "finish": finish, "translate": translate, "summarize": summarize,
+    "generate": generate, "fill": fill,
     "embed": embed, "classify": classify, "tag": tag, "answer": answer, "evaluate": evaluate, "explain": explain,
     "compare": compare, "recipes": recipes, "info": info, "import": import_, "export": export, "page": page, "serve": serve,
     "complexity": complexity,

@@ -59,14 +59,22 @@ class ParallelFiles:
     def paths(self) -> list[Path]:
         return [self.source] if self.target is None else [self.source, self.target]
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the one file is JSONL."""
+        return bool({".jsonl", ".json"} & {suffix.lower() for suffix in self.source.suffixes})
+
+    def _rows(self, drops: Drops) -> Iterator[tuple[str, Pair]]:
+        return read_json_lines(self.source, drops) if self.is_json else read_table(self.source, drops)
+
+    def rows(self, drops: Drops) -> Iterator[Pair]:
+        """Every pair of the one file as it stands; what is no pair is counted in `drops`."""
+        for _, pair in self._rows(drops):
+            yield pair
+
     def read(self, drops: Drops) -> Iterator[Pair]:
         """Every usable pair, in order; the others are counted in `drops`."""
-        if self.target is not None:
-            rows = read_aligned(self.source, self.target)
-        elif {".jsonl", ".json"} & {suffix.lower() for suffix in self.source.suffixes}:
-            rows = read_json_lines(self.source, drops)
-        else:
-            rows = read_table(self.source, drops)
+        rows = self._rows(drops) if self.target is None else read_aligned(self.source, self.target)
         for where, (source, target) in rows:
             reason = reason_to_drop(source, target)
             if reason:

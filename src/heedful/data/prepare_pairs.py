@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from heedful.data.check import check
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.hold_out import held_out_limit, pair_hash
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from heedful.recipes.settings import TokenizerSettings
 
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
+
+DROPPED = ("empty", "control", "unreadable")  # findings about pairs that are dropped, which is reported anyway
 
 
 class PairFiles(Protocol):
@@ -88,9 +92,25 @@ def prepare_pairs(
 
     def make(temporary: Path) -> Facts:
         files = _generate(data, seed, temporary, reporter) if data.generate else named
+        if not data.generate:
+            report_check(named, reporter)
         return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready)
 
     prepare_once(settings, paths, folder, reporter, make)
+
+
+def report_check(named: Mapping[str, ParallelFiles | None], reporter: Reporter) -> None:
+    """Say what is wrong with the pairs to train on; nothing is left out because of it."""
+    training, others = named["train"], [files for split in ("valid", "test") if (files := named[split])]
+    assert training is not None
+    held_out = (source for files in others for source, _ in files.read(Drops()))
+    report, _ = check(training, held_out, reporter.track("looking at the pairs", None))
+    found = [finding for finding in report.findings if finding.kind not in DROPPED]
+    for finding in found:
+        reporter.say(f"check: {finding.describe()}")
+    if found:
+        names = " ".join(shlex.quote(str(path)) for path in training.paths)
+        reporter.say(f"check: all are trained on; `heedful check {names} --clean FOLDER` writes what is worth keeping")
 
 
 def write_pairs(
