@@ -75,7 +75,8 @@ def test_more_time_never_means_fewer_steps_and_a_plan_ends_in_its_time(pairs: in
     speed = Speed(1.0, step, 1.8 * step, step / 100, step / 50)
     short, long = (plan_pairs(text_of(pairs), decided(), time, speed) for time in (seconds, 2 * seconds))
     assert short.values()["training.steps"] <= long.values()["training.steps"] <= long.full_steps
-    least = Clock(speed, True, 0.4, text_of(pairs).valid, 100).seconds_of(1)
+    text = text_of(pairs)
+    least = Clock(speed, 0.4, text.valid, text.valid + text.test).seconds_of(1, 1)
     assert short.seconds is not None
     assert short.seconds <= max(seconds, least)
 

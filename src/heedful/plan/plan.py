@@ -16,6 +16,8 @@ from heedful.settings import Values
 MIDDLE = 29_000  # pairs of the corpus in the middle of the scale
 PASSES = 36.0  # over it, in 16,000 steps
 LEAST_STEPS = 300  # that are planned where there is time
+MOST_VALIDATIONS = 16
+PATIENCE = 6  # validations
 SPARE = 0.05  # share of the given time that the plan leaves
 MEASURED = {"layers": 4, "d_model": 128}
 
@@ -47,8 +49,9 @@ class Speed:
     rate: float  # tokens, or other units, per second
     step: float
     r_drop_step: float  # a step with R-Drop
-    validation: float = 0.0  # of one pair, as it is done while training
-    scoring: float = 0.0  # of one pair, as it is done at the end
+    validation: float = 0.0  # of one pair or example, as it is done while training
+    scoring: float = 0.0  # of one, as it is done at the end
+    memory: int = 0  # bytes, of all processes
 
 
 @dataclass(frozen=True)
@@ -87,20 +90,24 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
     full_steps = max(LEAST_STEPS, rounded(passes * data.tokens_of_a_pass / batch_tokens))
 
     steps, reason = full_steps, f"about {passes:,.0f} passes over {many}"
-    clock = Clock(speed, r_drop > 0, given.get("training.r_drop_from", 0.0), data.valid, data.test) if speed else None
-    if clock is not None and seconds is not None and (possible := clock.steps_in(seconds)) < full_steps:
-        steps, reason = possible, f"what this machine does in {seconds / 60:,.0f} minutes"
+    clock = None
+    if speed is not None:
+        judged = min(data.valid, given.get("training.validate_pairs", data.valid))
+        clock = Clock(speed, given.get("training.r_drop_from", 0.0) if r_drop else 1.0, judged, data.valid + data.test)
+        if seconds is not None and (possible := clock.steps_in(seconds)) < full_steps:
+            steps, reason = possible, f"what this machine does in {seconds / 60:,.0f} minutes"
     steps = choose("training.steps", steps, reason)
     choose("training.warmup", min(600, max(1, steps // 10)), f"a tenth of {steps:,} steps, 600 at most")
     dropout = choose("model.dropout", _up_to(DROPOUTS, data.pairs), f"{many}: the fewer, the more")
     choose("training.learning_rate", round(0.003 * (128 / width) ** 0.5, 6), f"for a width of {width}")
     choose("training.ema", round(max(0.0, 1 - 16 / steps), 5), f"a mean over a sixteenth of {steps:,} steps")
     every = max(1, steps // validations(steps))
-    choose("training.validate_every", every, f"{validations(steps)} validations")
+    every = choose("training.validate_every", every, f"{validations(steps)} validations")
     choose("training.checkpoint_every", min(1000, every), "at most 1,000 steps can be lost")
-    choose("training.patience", 6 if validations(steps) == 16 else 0, "stop when six validations in a row bring nothing better")
+    patient = validations(steps) == MOST_VALIDATIONS
+    choose("training.patience", PATIENCE if patient else 0, f"stop when {PATIENCE} validations in a row bring nothing better")
     summary = f"{many}: {vocabulary:,} subwords, {layers} + {layers} layers of {width}, dropout {dropout:g}, {steps:,} steps"
-    return Plan(tuple(choices), summary, clock.seconds_of(steps) if clock else None, full_steps)
+    return Plan(tuple(choices), summary, clock.seconds_of(steps, steps // every) if clock else None, full_steps)
 
 
 @dataclass(frozen=True)
@@ -108,31 +115,22 @@ class Clock:
     """How long a training takes at a measured speed."""
 
     speed: Speed
-    r_drop: bool
-    r_drop_from: float  # share of the steps
-    valid: int  # pairs
-    test: int
+    r_drop_from: float  # share of the steps; 1 without R-Drop
+    judged: int  # pairs of each validation
+    scored: int  # pairs that are scored at the end
 
-    @property
-    def step(self) -> float:
-        """Seconds of a step in the mean."""
-        late = self.speed.r_drop_step if self.r_drop else self.speed.step
-        return self.r_drop_from * self.speed.step + (1 - self.r_drop_from) * late
-
-    def seconds_of(self, steps: int) -> float:
-        """Seconds of a training of so many steps, its validations, and the final scores of two models."""
-        return steps * self.step + validations(steps) * self.valid * self.speed.validation + self.ending
-
-    @property
-    def ending(self) -> float:
-        return 2 * (self.valid + self.test) * self.speed.scoring
+    def seconds_of(self, steps: int, count: int) -> float:
+        """Seconds of a training of so many steps with so many validations, and of the final scores of two models."""
+        step = self.r_drop_from * self.speed.step + (1 - self.r_drop_from) * self.speed.r_drop_step
+        return steps * step + count * self.judged * self.speed.validation + 2 * self.scored * self.speed.scoring
 
     def steps_in(self, seconds: float) -> int:
         """The most steps that end in so many seconds, with a little to spare; at least one."""
         low, high = 1, 10**9
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.seconds_of(middle) <= (1 - SPARE) * seconds else (low, middle - 1)
+            ends = self.seconds_of(middle, validations(middle)) <= (1 - SPARE) * seconds
+            low, high = (middle, high) if ends else (low, middle - 1)
         return low
 
 
@@ -143,7 +141,7 @@ def vocabulary_size(data: PairStatistics) -> int:
 
 def validations(steps: int) -> int:
     """How many validations a training has: 16, fewer if it is short."""
-    return min(16, max(1, steps // 250))
+    return min(MOST_VALIDATIONS, max(1, steps // 250))
 
 
 def rounded(number: float) -> int:

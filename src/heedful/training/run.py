@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from heedful.errors import HeedfulError, Stopped, UsageError
 from heedful.evaluation.score_names import RunResults
 from heedful.jobs.registry import JOBS
+from heedful.plan.plan import Speed
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.open_settings import with_values
 from heedful.recipes.recipe import smallest_config
@@ -49,11 +50,11 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: floa
                 recipe = _open_together(recipe, run, processes, screen, seconds)
                 return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
         with locked_directory(run):
-            recipe, fit = _open(recipe, run, screen, seconds)
+            recipe, fit = open_run(recipe, run, screen, seconds)
             done = finished_results(run)
             if done is not None:
                 return done
-            recipe = _with_workers_and_steps(recipe, fit, run, screen)
+            recipe, _ = with_workers_and_steps(recipe, fit, run, screen)
             write_text(run / "recipe.toml", recipe.to_toml())
             with _started(run, recipe.training.workers, "train", recipe) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
@@ -77,7 +78,7 @@ def finished_results(run: Path) -> RunResults | None:
     return None if results.get("unfinished") else results
 
 
-def _open(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> tuple[Recipe, Fit | None]:
+def open_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> tuple[Recipe, Fit | None]:
     """Settle the recipe and, unless the run has finished, prepare the data; also how the recipe is fitted to them, if it is."""
     check_time(recipe, seconds)
     recipe = _settle(recipe, run, screen, seconds)
@@ -103,20 +104,26 @@ def check_time(recipe: Recipe, seconds: float | None) -> None:
         raise UsageError("--time decides training.steps: it is for a recipe that leaves them open, such as `translation`")
 
 
-def _with_workers_and_steps(recipe: Recipe, fit: Fit | None, run: Path, screen: Screen) -> Recipe:
-    """The recipe with a number of workers and, where it is fitted, what follows from their speed; both by a trial."""
+def with_workers_and_steps(
+    recipe: Recipe, fit: Fit | None, run: Path, screen: Screen, seconds: float | None = None
+) -> tuple[Recipe, Speed | None]:
+    """The recipe with a number of workers and, where it is fitted, what follows from their speed; both by a trial.
+
+    With `seconds` there is a trial of this length in any case.
+    """
     path = run / TRIAL
     write_text(path, recipe.to_toml())
     try:
-        start = partial(_started, run)
-        recipe, speed = with_chosen_workers(recipe, run, screen, start, fit.trial_seconds if fit is not None else None)
+        wanted = seconds or (fit.trial_seconds if fit is not None else None)
+        recipe, speed = with_chosen_workers(recipe, run, screen, partial(_started, run), wanted)
     finally:
         path.unlink()
-    if fit is None:
-        return recipe
-    plan = fit.plan(speed)
-    fit.describe(plan, screen)
-    return replace(fit.filled(plan), training=replace(fit.filled(plan).training, workers=recipe.training.workers))
+    if fit is not None:
+        plan = fit.plan(speed)
+        fit.describe(plan, screen)
+        filled = fit.filled(plan)
+        recipe = replace(filled, training=replace(filled.training, workers=recipe.training.workers))
+    return recipe, speed
 
 
 def _settle(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> Recipe:
@@ -153,7 +160,7 @@ def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Scre
     fit: Fit | None = None
     if processes.first:
         try:
-            recipe, fit = _open(recipe, run, screen, seconds)
+            recipe, fit = open_run(recipe, run, screen, seconds)
         except HeedfulError as error:
             problem = error
     failed, recipe, trial = processes.gather((None if problem is None else str(problem), recipe, fit and fit.trial_seconds))[0]

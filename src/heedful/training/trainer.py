@@ -7,6 +7,8 @@ resumed from a checkpoint does exactly what it would have done without the inter
 from __future__ import annotations
 
 import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +39,7 @@ from heedful.training.step_window import StepWindow
 from heedful.training.weight_history import keep_weights
 
 WARM = 2  # steps before a trial begins to count
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 SOME = 100  # held-out pairs that a trial scores
 
 
@@ -145,8 +148,9 @@ class Trainer:
             self.progress.step = math.ceil(self.optimizer_step.r_drop_begins)
             r_drop_step = self._run_for(seconds / 2)[1]
         with self.judging() as model:
-            each = [self._seconds_per_pair(model, quick) for quick in (True, False)]
-        return Speed(units / step, step, r_drop_step, *each)
+            validation, scoring = (self._seconds_per_pair(model, quick) for quick in (True, False))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT * self.processes.world
+        return Speed(units / step, step, r_drop_step, validation, scoring, memory)
 
     def _run_for(self, seconds: float) -> tuple[float, float]:
         """Train for about so long; returns units and seconds per step, without the first steps."""
