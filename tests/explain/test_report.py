@@ -13,8 +13,8 @@ import pytest
 from conftest import TASKS, Trained
 from heedful.explain import templates
 from heedful.explain.attention_json import LONGEST
-from heedful.explain.report import learning_curves, main_score_first, typical_explanation, write_report
 from heedful.explain.heads import MEASURES
+from heedful.explain.report import learning_curves, main_score_first, typical_explanation, write_report
 from heedful.explain.two_languages import in_two_languages, korean_texts
 from heedful.pipelines import load_pipeline
 from heedful.pipelines.classifier import Classifier
