@@ -187,7 +187,7 @@ def test_an_override_of_another_form_shows_the_right_one(override: str) -> None:
         ("training.label_smoothing=1", "training.label_smoothing must be at least 0 and below 1, not 1.0"),
         ("training.beta2=1", "training.beta2 must be at least 0 and below 1, not 1.0"),
         ("training.epsilon=-1", "training.epsilon must be at least 0, not -1.0"),
-        ("tokenizer.kind=spm", "tokenizer.kind must be one of bpe, wordpiece, char, byte, word, not 'spm'"),
+        ("tokenizer.kind=spm", "tokenizer.kind must be one of bpe, wordpiece, sentencepiece, char, byte, word, not 'spm'"),
         ("training.metric=ter", "training.metric must be one of bleu, chrf, exact, loss, not 'ter'"),
         ("training.schedule=cosine", "training.schedule must be one of"),
         ("training.precision=fp8", "training.precision must be one of"),
