@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from heedful.data.dates import generate_dates
 from heedful.data.drops import Drops
-from heedful.data.lines import open_text, read_lines
+from heedful.data.lines import count_lines, read_lines
 from heedful.data.parallel import Pair
 from heedful.data.prepare_pairs import training_files
 from heedful.jobs.data_settings import PairSettings
@@ -63,9 +62,3 @@ def pair_statistics(data: PairSettings, seed: int) -> PairStatistics:
     files = training_files(data)
     total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), SAMPLE)) == SAMPLE else 0
     return count_pairs(islice(files.read(Drops()), SAMPLE), total)
-
-
-def count_lines(path: Path) -> int:
-    """The lines of a text file, plain or gzip."""
-    with open_text(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
