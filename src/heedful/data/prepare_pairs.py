@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from heedful.data.check import check
 from heedful.data.dates import generate_dates, language_tags
@@ -15,6 +15,7 @@ from heedful.data.drops import Drops
 from heedful.data.hold_out import held_out_limit, pair_hash
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
+from heedful.data.ready_tokenizers import PairFiles, ReadyTokenizers, SampledTexts
 from heedful.data.token_store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.data_settings import PairSettings, SummarySettings
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
 
 DROPPED = ("empty", "control", "unreadable")  # findings about pairs that are dropped, which is reported anyway
-
-
-class PairFiles(Protocol):
-    """One or two files of pairs."""
-
-    @property
-    def target(self) -> Path | None: ...  # the second file, where there are two
-
-    @property
-    def paths(self) -> list[Path]: ...
-
-    def read(self, drops: Drops) -> Iterator[Pair]: ...
 
 
 @dataclass(frozen=True)
@@ -71,18 +60,17 @@ def prepare_pairs(
     seed: int,
     folder: Path,
     reporter: Reporter,
-    ready: tuple[Tokenizer, Tokenizer] | None = None,
-    ready_files: Sequence[Path] = (),
+    ready: ReadyTokenizers | None = None,
 ) -> None:
     """Prepare the parallel corpus of these settings in `folder`, unless it is already there.
 
-    `ready` are the tokenizers of a pre-trained model, read from `ready_files`; they replace those the settings describe.
+    The tokenizers of a pre-trained model replace those that the settings describe.
     """
     named = files_of(data)
     if not data.generate and named["train"] is None:
         raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
     paths = [path for files in named.values() if files for path in files.paths]
-    paths += [*ready_files, *([Path(tokenizer.file)] if tokenizer.file else [])]
+    paths += [*(ready.files if ready else ()), *([Path(tokenizer.file)] if tokenizer.file else [])]
     settings: dict[str, Json] = {
         "seed": seed,
         "data": vars(data),
@@ -120,7 +108,7 @@ def write_pairs(
     temporary: Path,
     reporter: Reporter,
     cut: bool = False,
-    ready: tuple[Tokenizer, Tokenizer] | None = None,
+    ready: ReadyTokenizers | None = None,
 ) -> Facts:
     """Write tokenizers, token store and held-out pairs of a corpus; `named` are the files of "train", "valid" and "test".
 
@@ -133,7 +121,8 @@ def write_pairs(
     def is_held_out(pair: Pair) -> bool:
         return limit >= 0 and pair_hash(pair) <= limit
 
-    tokenizers = ready or _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
+    texts = SampledTexts(training, is_held_out, count, tokenizer.sample)
+    tokenizers = ready.of(texts, tokenizer, temporary, reporter) if ready else _tokenizers(data, tokenizer, texts, reporter)
     _save_tokenizers(tokenizers, temporary)
     drops, held_out = Drops(), dict[Pair, None]()  # a set that keeps its order
 
@@ -232,31 +221,19 @@ def _generate(data: PairSettings, seed: int, folder: Path, reporter: Reporter) -
 
 
 def _tokenizers(
-    data: PairSettings | SummarySettings,
-    settings: TokenizerSettings,
-    training: PairFiles,
-    is_held_out: Callable[[Pair], bool],
-    count: int,
-    reporter: Reporter,
+    data: PairSettings | SummarySettings, settings: TokenizerSettings, texts: SampledTexts, reporter: Reporter
 ) -> tuple[Tokenizer, Tokenizer]:
     """Source and target tokenizer: trained on the training pairs, or read from a file."""
     if settings.file:
         ready = Tokenizer.load(settings.file)
         return ready, ready
-    stride = -(-count // settings.sample)
 
-    def texts(*sides: int) -> Iterator[str]:
-        tick = reporter.track(f"learning a vocabulary ({settings.kind})", count)
-        for number, pair in enumerate(training.read(Drops())):
-            tick(1)
-            if number % stride == 0 and not is_held_out(pair):
-                yield from (pair[side] for side in sides)
+    def train(*sides: int, tags: Sequence[str] = ()) -> Tokenizer:
+        tick = reporter.track(f"learning a vocabulary ({settings.kind})", texts.count)
+        return Tokenizer.train(settings.kind, texts.of(*sides, tick=tick), settings.size, tags)
 
     tags = language_tags() if data.generate == "dates" else []
     if settings.joint:
-        joint = Tokenizer.train(settings.kind, texts(0, 1), settings.size, tags)
+        joint = train(0, 1, tags=tags)
         return joint, joint
-    return (
-        Tokenizer.train(settings.kind, texts(0), settings.size, tags),
-        Tokenizer.train(settings.kind, texts(1), settings.size),
-    )
+    return train(0, tags=tags), train(1)
