@@ -79,7 +79,7 @@ def show_results(run: Path, results: RunResults) -> None:
 def _absolute(override: str) -> str:
     """File names as absolute paths, so that the run can be continued from any directory."""
     key, _, value = override.partition("=")
-    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")
+    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")  # and data.*source, data.*target
     if not value or not (key in files or (key.startswith("data.") and key.endswith(("source", "target")))):
         return override
     names = value.split(",") if key in files[:3] else [value]  # several text files may be given

@@ -54,6 +54,7 @@ class ParallelFiles:
 
     source: Path
     target: Path | None = None  # None: `source` is a TSV or JSONL of pairs
+    swapped: bool = False  # each pair is read from its target to its source
 
     @property
     def paths(self) -> list[Path]:
@@ -80,4 +81,4 @@ class ParallelFiles:
             if reason:
                 drops.add(reason, where)
             else:
-                yield source, target
+                yield (target, source) if self.swapped else (source, target)

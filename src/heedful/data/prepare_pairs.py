@@ -13,6 +13,7 @@ from heedful.data.check import check
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.hold_out import held_out_limit, pair_hash
+from heedful.data.monolingual import SyntheticPairs
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
 from heedful.data.ready_tokenizers import PairFiles, ReadyTokenizers, SampledTexts
@@ -45,7 +46,7 @@ def files_of(data: PairSettings) -> dict[str, ParallelFiles | None]:
     """The files of each split that a recipe's data section names."""
 
     def files(source: str, target: str) -> ParallelFiles | None:
-        return ParallelFiles(Path(source), Path(target) if target else None) if source else None
+        return ParallelFiles(Path(source), Path(target) if target else None, data.reverse) if source else None
 
     return {
         "train": files(data.source, data.target),
@@ -61,6 +62,7 @@ def prepare_pairs(
     folder: Path,
     reporter: Reporter,
     ready: ReadyTokenizers | None = None,
+    synthetic: SyntheticPairs | None = None,
 ) -> None:
     """Prepare the parallel corpus of these settings in `folder`, unless it is already there.
 
@@ -70,7 +72,11 @@ def prepare_pairs(
     if not data.generate and named["train"] is None:
         raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
     paths = [path for files in named.values() if files for path in files.paths]
-    paths += [*(ready.files if ready else ()), *([Path(tokenizer.file)] if tokenizer.file else [])]
+    paths += [
+        *(synthetic.paths if synthetic else ()),
+        *(ready.files if ready else ()),
+        *([Path(tokenizer.file)] if tokenizer.file else []),
+    ]
     settings: dict[str, Json] = {
         "seed": seed,
         "data": vars(data),
@@ -82,7 +88,7 @@ def prepare_pairs(
         files = _generate(data, seed, temporary, reporter) if data.generate else named
         if not data.generate:
             report_check(named, reporter)
-        return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready)
+        return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready, synthetic=synthetic)
 
     prepare_once(settings, paths, folder, reporter, make)
 
@@ -109,10 +115,12 @@ def write_pairs(
     reporter: Reporter,
     cut: bool = False,
     ready: ReadyTokenizers | None = None,
+    synthetic: SyntheticPairs | None = None,
 ) -> Facts:
     """Write tokenizers, token store and held-out pairs of a corpus; `named` are the files of "train", "valid" and "test".
 
-    A pair that is too long is dropped, or its source truncated if `cut`.
+    A pair that is too long is dropped, or its source truncated if `cut`. Synthetic pairs are trained on, too, and the
+    others so often that they are about half.
     """
     training = named["train"]
     assert training is not None
@@ -121,19 +129,25 @@ def write_pairs(
     def is_held_out(pair: Pair) -> bool:
         return limit >= 0 and pair_hash(pair) <= limit
 
-    texts = SampledTexts(training, is_held_out, count, tokenizer.sample)
+    made = sum(1 for _ in synthetic.read(Drops())) if synthetic else 0
+    repeats = max(1, round(made / count))
+    texts = SampledTexts(training, is_held_out, count + made, tokenizer.sample, synthetic)
     tokenizers = ready.of(texts, tokenizer, temporary, reporter) if ready else _tokenizers(data, tokenizer, texts, reporter)
     _save_tokenizers(tokenizers, temporary)
     drops, held_out = Drops(), dict[Pair, None]()  # a set that keeps its order
 
     def train_pairs() -> Iterator[Pair]:
-        for pair in training.read(drops):
-            if is_held_out(pair):
-                held_out[pair] = None
-            else:
-                yield pair
+        for number in range(repeats):
+            for pair in training.read(Drops() if number else drops):
+                if not is_held_out(pair):
+                    yield pair
+                else:
+                    held_out[pair] = None
+        if synthetic:
+            hidden = {source for source, _ in held_out}
+            yield from (pair for pair in synthetic.read(drops) if pair[0] not in hidden)
 
-    tick = reporter.track("tokenising", count)
+    tick = reporter.track("tokenising", repeats * count + made)
     kept = write_store(temporary, train_pairs(), *tokenizers, data.max_length, drops, tick, cut)
     if not kept:
         raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
@@ -152,6 +166,9 @@ def write_pairs(
         (temporary / f"{split}.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
         counts[split] = len(pairs)
     held = "" if named["valid"] else f", {counts['valid']:,} held out for validation"
+    if made:
+        often = f"each {repeats} times" if repeats > 1 else "once each"
+        reporter.say(f"data: {count:,} pairs, {often}, and {made:,} that were made of plain text")
     reporter.say(f"data: {kept:,} pairs to train on{held}")
     for dropped in (drops, held_drops):
         if dropped.counts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,13 +42,15 @@ class SampledTexts:
 
     training: PairFiles
     is_held_out: Callable[[Pair], bool]
-    count: int  # of pairs
+    count: int  # of pairs, the synthetic ones included
     sample: int
+    synthetic: PairFiles | None = None
 
     def of(self, *sides: int, tick: Callable[[int], None] = lambda _: None) -> Iterator[str]:
         """The texts of sources (0), targets (1), or both."""
         stride = -(-self.count // self.sample)
-        for number, pair in enumerate(self.training.read(Drops())):
+        files = [one.read(Drops()) for one in (self.training, self.synthetic) if one is not None]
+        for number, pair in enumerate(chain(*files)):
             tick(1)
             if number % stride == 0 and not self.is_held_out(pair):
                 yield from (pair[side] for side in sides)

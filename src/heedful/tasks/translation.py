@@ -14,6 +14,7 @@ from heedful.data.batches import Position, batches_from
 from heedful.data.bpe_dropout import BpeDropout
 from heedful.data.collation import Batch, special_ids
 from heedful.data.languages import languages_of
+from heedful.data.monolingual import SyntheticPairs, translations
 from heedful.data.prepare import Reporter
 from heedful.data.prepare_pairs import load_prepared, prepare_pairs
 from heedful.data.ready_tokenizers import PARTS, ReadyTokenizers
@@ -67,7 +68,11 @@ class TranslationTask(Task[Seq2Seq, Batch]):
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        prepare_pairs(recipe.data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready_tokenizers(recipe))
+        data, ready = recipe.data, ready_tokenizers(recipe)
+        plain = {"reverse": data.monolingual_target, "first": data.monolingual_source}
+        made = [path for name, given in plain.items() if given for path in translations(folder.parent / name)]
+        synthetic = SyntheticPairs(tuple(made)) if made else None
+        prepare_pairs(data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, synthetic)
 
     def pretrained_weights(self) -> dict[str, Tensor]:
         weights = super().pretrained_weights()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, cast
 
 from safetensors import SafetensorError
 
@@ -25,11 +27,14 @@ from heedful.runtime.screen import Screen, Silence
 from heedful.runtime.stop_signals import stop_signals
 from heedful.training.finish import finish_run, keep_best
 from heedful.training.memory_check import check_memory
+from heedful.training.plain_text import Helper, helper_recipe, helpers_of, translate_plain_text
 from heedful.training.trainer import Trainer
 from heedful.training.worker_trial import measure_speed, with_chosen_workers
 
 # Settings that may differ when a run is resumed: they say where it is computed, not what.
 FREE = ("training.workers", "training.device", "training.shard")
+
+Result = TypeVar("Result")
 
 
 def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults:
@@ -38,18 +43,9 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
     try:
         if place is not None and place[1] > 1:
-            with joined(*place) as processes, locked_directory(run) if processes.first else nullcontext():
-                recipe = _open_together(recipe, run, processes, screen)
-                return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
-        with locked_directory(run):
-            recipe = _open(recipe, run, screen)
-            done = finished_results(run)
-            if done is not None:
-                return done
-            recipe = with_chosen_workers(recipe, run, screen, lambda number, job, own: _started(number, run, job, own))
-            write_text(run / "recipe.toml", recipe.to_toml())
-            with _started(recipe.training.workers, run, "train", recipe) as processes:
-                return _train_and_finish(recipe, run, processes, screen)
+            with joined(*place) as processes:
+                return _train_together(recipe, run, processes, screen)
+        return _train_alone(recipe, run, screen)
     except (OSError, SafetensorError) as error:
         if disk_is_full(error):
             raise HeedfulError(
@@ -59,6 +55,43 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults
         raise
     finally:
         screen.close()
+
+
+def _train_alone(recipe: Recipe, run: Path, screen: Screen) -> RunResults:
+    """Train as the process that starts the others, if there are any."""
+    with locked_directory(run):
+        settled = _settle(recipe, run)
+        if finished_results(run) is None:
+            for helper in helpers_of(recipe):
+                _announce(helper, screen)
+                _train_alone(helper_recipe(settled, helper), run / helper.folder, screen)
+                translate_plain_text(settled, run, helper, screen)
+        recipe = _open(settled, run, screen)
+        done = finished_results(run)
+        if done is not None:
+            return done
+        recipe = with_chosen_workers(recipe, run, screen, lambda number, job, own: _started(number, run, job, own))
+        write_text(run / "recipe.toml", recipe.to_toml())
+        with _started(recipe.training.workers, run, "train", recipe) as processes:
+            return _train_and_finish(recipe, run, processes, screen)
+
+
+def _train_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> RunResults:
+    """Train as one of several processes that torchrun started."""
+    with locked_directory(run) if processes.first else nullcontext():
+        settled = _as_first(processes, lambda: _settle(recipe, run))
+        if _as_first(processes, lambda: finished_results(run) is None):
+            for helper in helpers_of(recipe):
+                _announce(helper, screen)
+                _train_together(helper_recipe(settled, helper), run / helper.folder, processes, screen)
+                _as_first(processes, lambda own=helper: translate_plain_text(settled, run, own, screen))
+        recipe = _as_first(processes, lambda: _open(settled, run, screen))
+        return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
+
+
+def _announce(helper: Helper, screen: Screen) -> None:
+    direction = "of the other direction" if helper.reverse else "of the same direction"
+    screen.say(f"before it, a model {direction} in {helper.folder}/")
 
 
 def finished_results(run: Path) -> RunResults | None:
@@ -71,8 +104,7 @@ def finished_results(run: Path) -> RunResults | None:
 
 
 def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
-    """Settle the recipe and, unless the run has finished, prepare the data."""
-    recipe = _settle(recipe, run)
+    """Unless the run has finished, prepare the data."""
     if finished_results(run) is not None:
         screen.say(f"{run} has finished; delete it or give another --run to train again")
         return recipe
@@ -110,20 +142,21 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     return replace(recipe, training=replace(recipe.training, workers=workers))
 
 
-def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> Recipe:
-    """Under torchrun the first process opens the run; the others then find everything there."""
+def _as_first(processes: Processes, work: Callable[[], Result]) -> Result:
+    """Under torchrun the first process does some work; the others wait for what comes of it."""
     problem: HeedfulError | None = None
+    result: Result | None = None
     if processes.first:
         try:
-            recipe = _open(recipe, run, screen)
+            result = work()
         except HeedfulError as error:
             problem = error
-    failed, recipe = processes.gather((None if problem is None else str(problem), recipe))[0]
+    failed, found = processes.gather((None if problem is None else str(problem), result))[0]
     if problem is not None:
         raise problem
     if failed:
         raise HeedfulError(failed)
-    return recipe
+    return cast(Result, found)
 
 
 def _started(number: int, run: Path, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:
