@@ -96,7 +96,7 @@ def prepare_job(size: str, arguments: argparse.Namespace, data: Path) -> Job:
     """Prepare the data, once for all sizes, and collect the batches that will be measured."""
     every = -(-(arguments.steps or STEPS[size]) // (REPORTS - 1))
     overrides = overrides_of(size, arguments, every)
-    recipe = load_recipe("translation", overrides)
+    recipe = load_recipe("multi30k", overrides)
     if not data.exists():
         TranslationTask.prepare(recipe, data, Silence())
     task = TranslationTask(recipe, data)
@@ -109,7 +109,7 @@ def measure_heedful(job: Job, precision: str) -> dict[str, float]:
     run = job.data.with_name("run")
     shutil.copytree(job.data, run / "data")
     overrides = [*job.overrides, f"training.precision={precision}"]
-    command = [sys.executable, "-m", "heedful", "train", "translation", *overrides, "--run", str(run)]
+    command = [sys.executable, "-m", "heedful", "train", "multi30k", *overrides, "--run", str(run)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
         memory = PeakMemory(process.pid)

@@ -104,7 +104,7 @@ def test_killed_at_any_stage_the_run_ends_the_same(
     moment: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heedful.data.monolingual.CHUNK", 100)
-    recipe = load_recipe(str(whole / "run" / "recipe.toml"))
+    recipe = recipe_with(whole)
     with pytest.raises((KeyboardInterrupt, Stopped)):
         train(recipe, tmp_path / "run", Killed(f"{moment} 100" if moment.startswith("translating") else moment))
     translated = sorted((tmp_path / "run" / "reverse" / "translations").glob("*"))
@@ -131,7 +131,7 @@ def test_stopped_in_the_reverse_model_it_continues_there(whole: Path, tmp_path: 
             if step == 1:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    recipe = load_recipe(str(whole / "run" / "recipe.toml"))
+    recipe = recipe_with(whole)
     with pytest.raises(Stopped, match="stopped at step 2 of 20"):
         train(recipe, tmp_path / "run", Stops())
     assert not (tmp_path / "run" / "recipe.toml").exists()
@@ -153,6 +153,7 @@ def test_a_reverse_model_does_not_begin_as_a_parent_of_the_wrong_direction() -> 
     recipe = load_recipe("translation", files)
     reverse = helper_recipe(recipe, HELPERS[0])
     assert (reverse.model["pretrained"], reverse.model["d_model"], reverse.tokenizer.extend) == ("", 128, 0)
+    assert {"model.layers", "tokenizer.size", "training.steps"} <= set(reverse.open), "they follow from the data"
     first = helper_recipe(recipe, HELPERS[1])
     assert (first.model["pretrained"], first.tokenizer.extend) == ("x", 9)
 

@@ -6,6 +6,7 @@ The translations are kept in small files, each complete or absent, so that an in
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,13 @@ from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.prepare import Facts, Reporter, prepare_once
 from heedful.data.splits import hash_of
 from heedful.errors import HeedfulError
-from heedful.runtime.files import write_text
+from heedful.runtime.files import write_json, write_text
 from heedful.settings import Json
 
 CHUNK = 1000  # lines per file of translations
 LINES_PER_PAIR = 20  # more plain text than this drowns the pairs, and takes long to translate
 FEWEST = 20_000  # that may be used however few pairs there are
+DONE = "done.json"  # beside the translations once they are complete
 Translate = Callable[[Sequence[str]], Sequence[str]]
 
 
@@ -74,15 +76,23 @@ def choose_lines(plain: Path, known: Iterable[str], pairs: int, folder: Path, re
     prepare_once(settings, [plain], folder, reporter, make)
 
 
-def translate_lines(folder: Path, translate: Translate, swapped: bool, output: Path, reporter: Reporter) -> None:
+def translate_lines(
+    folder: Path, translate: Translate, swapped: bool, output: Path, reporter: Reporter, seconds: float | None = None
+) -> None:
     """Translate the lines that `choose_lines` wrote to `folder` into files of `output`, as far as they are not there yet.
 
-    `swapped`: the translation is the source of the pair, and the line its target.
+    `swapped`: the translation is the source of the pair, and the line its target. After so many `seconds` it is enough.
     """
+    if (output / DONE).exists():
+        return
+    started = time.monotonic()
     lines: list[str] = json.loads((folder / "lines.json").read_text(encoding="utf-8"))
     output.mkdir(exist_ok=True)
-    tick = reporter.track("translating the plain text", len(lines))
+    tick, done = reporter.track("translating the plain text", len(lines)), 0
     for number, start in enumerate(range(0, len(lines), CHUNK)):
+        if number and seconds is not None and time.monotonic() - started > seconds:
+            reporter.say(f"plain text: {done:,} lines are translated, which is what the time allows")
+            break
         chunk = lines[start : start + CHUNK]
         path = output / f"{number:06}.jsonl"
         if not path.exists():
@@ -90,13 +100,13 @@ def translate_lines(folder: Path, translate: Translate, swapped: bool, output: P
             sides = ("target", "source") if swapped else ("source", "target")
             rows = (json.dumps(dict(zip(sides, pair, strict=True)), ensure_ascii=False) for pair in pairs)
             write_text(path, "".join(f"{row}\n" for row in rows))
+        done += len(chunk)
         tick(len(chunk))
+    write_json(output / DONE, {"lines": done})
 
 
 def translations(folder: Path) -> tuple[Path, ...]:
     """The files of translations, in order; an error if they are not complete."""
-    plain = folder / "plain" / "lines.json"
-    found = tuple(sorted((folder / "translations").glob("*.jsonl")))
-    if not plain.exists() or len(found) < -(-len(json.loads(plain.read_text(encoding="utf-8"))) // CHUNK):
+    if not (folder / "translations" / DONE).exists():
         raise HeedfulError(f"{folder} has no complete translations of the plain text; run the same `heedful train` command again")
-    return found
+    return tuple(sorted((folder / "translations").glob("*.jsonl")))

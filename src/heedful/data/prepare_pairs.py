@@ -55,6 +55,14 @@ def files_of(data: PairSettings) -> dict[str, ParallelFiles | None]:
     }
 
 
+def training_files(data: PairSettings) -> ParallelFiles:
+    """The files of the pairs to train on; an error if none are named."""
+    files = files_of(data)["train"]
+    if files is None:
+        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    return files
+
+
 def prepare_pairs(
     data: PairSettings,
     tokenizer: TokenizerSettings,
@@ -69,8 +77,8 @@ def prepare_pairs(
     The tokenizers of a pre-trained model replace those that the settings describe.
     """
     named = files_of(data)
-    if not data.generate and named["train"] is None:
-        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    if not data.generate:
+        training_files(data)
     paths = [path for files in named.values() if files for path in files.paths]
     paths += [
         *(synthetic.paths if synthetic else ()),

@@ -18,6 +18,7 @@ from heedful.data.monolingual import SyntheticPairs, translations
 from heedful.data.prepare import Reporter
 from heedful.data.prepare_pairs import load_prepared, prepare_pairs
 from heedful.data.ready_tokenizers import PARTS, ReadyTokenizers
+from heedful.jobs.data_settings import PairSettings
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import with_new_rows
 from heedful.pipelines.model_directory import find_directory, read_tokenizers
@@ -37,6 +38,15 @@ def ready_tokenizers(recipe: Recipe) -> ReadyTokenizers | None:
     target = found.get("target_tokenizer", found["tokenizer"])
     shared = target is found["tokenizer"] or config["model"].get("tie") == "all"
     return ReadyTokenizers(found["tokenizer"], target, shared, tuple(ready_files(recipe)))
+
+
+def synthetic_pairs(recipe: Recipe, folder: Path) -> SyntheticPairs | None:
+    """The pairs that were made of a recipe's plain text, in the run directory that `folder` is in."""
+    if not isinstance(recipe.data, PairSettings):
+        return None
+    plain = {"reverse": recipe.data.monolingual_target, "first": recipe.data.monolingual_source}
+    made = [path for name, given in plain.items() if given for path in translations(folder.parent / name)]
+    return SyntheticPairs(tuple(made)) if made else None
 
 
 class SearchSettings(TypedDict):
@@ -68,11 +78,9 @@ class TranslationTask(Task[Seq2Seq, Batch]):
 
     @classmethod
     def prepare(cls, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
-        data, ready = recipe.data, ready_tokenizers(recipe)
-        plain = {"reverse": data.monolingual_target, "first": data.monolingual_source}
-        made = [path for name, given in plain.items() if given for path in translations(folder.parent / name)]
-        synthetic = SyntheticPairs(tuple(made)) if made else None
-        prepare_pairs(data, recipe.tokenizer, recipe.training.seed, folder, reporter, ready, synthetic)
+        tokenizer, seed = recipe.tokenizer, recipe.training.seed
+        synthetic = synthetic_pairs(recipe, folder)
+        prepare_pairs(recipe.data, tokenizer, seed, folder, reporter, ready_tokenizers(recipe), synthetic)
 
     def pretrained_weights(self) -> dict[str, Tensor]:
         weights = super().pretrained_weights()

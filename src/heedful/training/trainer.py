@@ -6,6 +6,9 @@ resumed from a checkpoint does exactly what it would have done without the inter
 
 from __future__ import annotations
 
+import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +20,7 @@ from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
 from heedful.jobs.registry import WRITERS
+from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.processes import Processes
 from heedful.runtime.run_log import MetricsLog
@@ -36,6 +40,8 @@ from heedful.training.step_window import StepWindow
 from heedful.training.weight_history import keep_weights
 
 WARM = 2  # steps before a trial begins to count
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
+SOME = 100  # held-out pairs that a trial scores
 
 
 class Trainer:
@@ -132,19 +138,47 @@ class Trainer:
         finally:
             data.close()
 
-    def trial(self, seconds: float) -> float:
-        """Units per second, measured by training for about so long; the weights are useless afterwards."""
+    def trial(self, seconds: float, whole: bool) -> Speed:
+        """How fast this goes, measured by training for about so long; the weights are useless afterwards.
+
+        If `whole`, steps with R-Drop and the writing of validations are measured, too.
+        """
+        units, step = self._run_for(seconds)
+        if not whole:
+            return Speed(units / step, step, step)
+        r_drop_step = step
+        if self.settings.r_drop:
+            self.progress.step = math.ceil(self.optimizer_step.r_drop_begins)
+            r_drop_step = self._run_for(seconds / 2)[1]
+        with self.judging() as model:
+            validation, scoring = (self._seconds_per_pair(model, quick) for quick in (True, False))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT * self.processes.world
+        return Speed(units / step, step, r_drop_step, validation, scoring, memory)
+
+    def _run_for(self, seconds: float) -> tuple[float, float]:
+        """Train for about so long; returns units and seconds per step, without the first steps."""
+        first = self.progress.step
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
+        self.stop_asked = False
         try:
             while not self.step(data, StepWindow(self.progress)):
                 now = time.perf_counter()
-                if self.progress.step == WARM:
+                if self.progress.step == first + WARM:
                     started, before = now, self.progress.tokens
-                elif self.progress.step > WARM and now - started > seconds:
+                elif self.progress.step > first + WARM and now - started > seconds:
                     self.stop_asked = self.processes.first  # the next step passes it on to the others
-            return (self.progress.tokens - before) / (time.perf_counter() - started)
+            steps = self.progress.step - first - WARM
+            return (self.progress.tokens - before) / steps, (time.perf_counter() - started) / steps
         finally:
             data.close()
+
+    def _seconds_per_pair(self, model: nn.Module, quick: bool) -> float:
+        """How long scoring takes for each held-out pair; the recipe's `decoding.max_extra` should be 0, because a model that has
+        learned nothing writes on and on."""
+        self.task.score(model, self.task.valid[: self.processes.world], self.processes, quick)
+        some, started = self.task.valid[:SOME], time.perf_counter()
+        self.task.score(model, some, self.processes, quick)
+        return (time.perf_counter() - started) / len(some)
 
     def step(self, data: Batches, window: StepWindow) -> bool:
         """One optimizer step; returns whether someone asked to stop."""
