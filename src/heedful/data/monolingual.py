@@ -110,3 +110,9 @@ def translations(folder: Path) -> tuple[Path, ...]:
     if not (folder / "translations" / DONE).exists():
         raise HeedfulError(f"{folder} has no complete translations of the plain text; run the same `heedful train` command again")
     return tuple(sorted((folder / "translations").glob("*.jsonl")))
+
+
+def lines_translated(folder: Path) -> int:
+    """How many lines of plain text a helper's run has translated."""
+    path = folder / "translations" / DONE
+    return int(json.loads(path.read_text(encoding="utf-8"))["lines"]) if path.exists() else 0

@@ -91,10 +91,16 @@ def _train_together(recipe: Recipe, run: Path, processes: Processes, screen: Scr
         return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
 
 
+def read_results(run: Path) -> RunResults:
+    """The results of a run that was scored."""
+    results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
 def finished_results(run: Path) -> RunResults | None:
     """The results of a run that has finished."""
     try:
-        results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        results = read_results(run)
     except FileNotFoundError:
         return None
     return None if results.get("unfinished") else results
