@@ -46,8 +46,7 @@ node_modules/.bin/eslint: package.json package-lock.json
 	else echo 'npm cannot install ESLint: the JavaScript of the page is not checked'; fi
 
 test: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not slow'
 
 docs: .venv/dev
 	@$(BIN)/python docs/reference.py
@@ -57,8 +56,7 @@ docs: .venv/dev
 slow: .venv/dev
 	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@HEEDFUL_FUZZ=50 $(BIN)/python -m pytest -n 0 -s tests/serving/test_schema.py
-	@$(BIN)/python -m pytest -n 0 -m slow --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m slow
 
 soak: .venv/dev
 	@$(BIN)/python benchmarks/soak.py runs/dates --minutes 10
