@@ -185,11 +185,12 @@ def kernels(out: Transcript, length: int) -> None:
         rows.append([name, f"{forward * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
     near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= window, None, None, length, length, device="cpu")
     compiled = torch.compile(flex_attention)
+    query, key, value = parts
     with torch.no_grad():
-        torch.testing.assert_close(compiled(*parts, block_mask=near), expected, atol=1e-5, rtol=0)
-        forward = forward_seconds(lambda: compiled(*parts, block_mask=near))
+        torch.testing.assert_close(compiled(query, key, value, block_mask=near), expected, atol=1e-5, rtol=0)
+        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near))
     try:
-        compiled(*parts, block_mask=near).sum().backward()
+        compiled(query, key, value, block_mask=near).sum().backward()
         backward = "yes"
     except NotImplementedError as error:
         backward = str(error).split(".")[0]
