@@ -271,9 +271,10 @@ def standard_input(content: bytes, folder: Path) -> Iterator[None]:
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Run a command in this process, expect its exit code, and give what it wrote to stdout and stderr."""
 
-    def command(*arguments: object, code: int = 0, stdin: str = "") -> tuple[str, str]:
+    def command(*arguments: object, code: int = 0, stdin: str | bytes = "") -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
-        with standard_input(stdin.encode(), tmp_path), pytest.raises(SystemExit) as ended:
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        with standard_input(content, tmp_path), pytest.raises(SystemExit) as ended:
             main()
         out, err = capfd.readouterr()
         assert (ended.value.code or 0) == code, err

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.registry import JOBS
-from heedful.models import MODEL_KINDS, build_model
-from heedful.models.weights import named_weights
+from heedful.models import MODEL_KINDS
+from heedful.models.weights import weight_shapes
 from heedful.runtime.files import os_error_sentence, read_json
 from heedful.settings import Json
 from heedful.text import Tokenizer
@@ -136,12 +136,6 @@ def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise HeedfulError(f"{path} is not a complete safetensors file: its header cannot be read") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
-
-
-def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
-    with torch.device("meta"):
-        return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
 
 
 def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin: str) -> None:
