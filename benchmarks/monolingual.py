@@ -123,7 +123,7 @@ class Bench:
         ]
         every = [f"training.{key}={max(1, steps // 4)}" for key in ("validate_every", "checkpoint_every")]
         settings = [f"data.source={source}", f"data.target={target}", f"training.steps={steps}", *held_out, *every, *SETTINGS]
-        return self.once(name, lambda: self.command("train", "translation", *settings, "--run", self.folder / name))
+        return self.once(name, lambda: self.command("train", "multi30k", *settings, "--run", self.folder / name))
 
     def with_pairs(self, made: Pairs) -> Pairs:
         """Synthetic pairs, and the real ones as often as makes half of all."""
