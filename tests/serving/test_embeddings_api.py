@@ -16,8 +16,6 @@ from conftest import sentences
 from heedful.pipelines.classifier import Classifier
 from heedful.pipelines.load import load_for_verb
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 TEXTS = sentences(3)
 
 
@@ -55,6 +53,16 @@ def test_errors_have_its_shape(server: Server) -> None:
     answer = server.post("/embed", {"inputs": []})
     assert answer.status_code == 422
     assert answer.json() == {"error": "inputs is empty", "error_type": "validation"}
+
+
+def test_a_text_that_is_too_long_is_cut_or_refused(server: Server) -> None:
+    longest = server.http.get("/info").json()["max_input_length"]
+    for path, text in (("/embed", "sun " * longest), ("/predict", "sun " * longest)):
+        assert server.post(path, {"inputs": text}).status_code == 200
+        assert server.post(path, {"inputs": "sun", "truncate": False}).status_code == 200
+        answer = server.post(path, {"inputs": text, "truncate": False})
+        assert (answer.status_code, answer.json()["error_type"]) == (413, "validation")
+    assert server.post("/predict", {"inputs": "sun", "raw_scores": True}).status_code == 422
 
 
 def test_hugging_face_s_client(start: Start, models: dict[str, Path]) -> None:

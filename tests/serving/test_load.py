@@ -19,8 +19,6 @@ from servers import Server, Start
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 Call = tuple[str, dict[str, Any]]
 
 

@@ -24,6 +24,8 @@ EXAMPLES = """Examples:
 
 `heedful train translation data.source=pairs.tsv --time 30m --dry-run`
 
+`heedful train translation data.source=train.en data.target=train.de data.monolingual_target=more.de --both`
+
 `heedful train translation data.source=pairs.tsv model.preset=base training.steps=50000`
 """
 
@@ -41,6 +43,9 @@ def train(
             help="Of `translation`: end within it, such as 30m or 2h [default: train until it no longer helps].",
         ),
     ] = None,
+    both: Annotated[
+        bool, typer.Option("--both", help="Of `translation`: learn the other direction too, in the run's directory `reverse`.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be trained, how long it takes and what it needs; train nothing.")
     ] = False,
@@ -51,10 +56,11 @@ def train(
     from heedful.recipes.recipe import preset_training
     from heedful.runtime.processes import leave, torchrun_place
     from heedful.training.dry_run import dry_run as only_plan
+    from heedful.training.run import read_results
     from heedful.training.run import train as train_recipe
 
     seconds = None if time is None else seconds_of(time)
-    settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
+    settled = load_recipe(recipe, [*(_absolute(override) for override in overrides or ()), *(["data.both=true"] if both else [])])
     folder = run or Path("runs") / settled.name
     brought = preset_training(overrides or (), settled)
     if brought:
@@ -69,6 +75,8 @@ def train(
         raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
         leave(0)  # only the first process prints results
+    if getattr(settled.data, "both", False):
+        show_results(folder / "reverse", read_results(folder / "reverse"))
     show_results(folder, results)
 
 
@@ -112,7 +120,7 @@ def show_results(run: Path, results: RunResults) -> None:
 def _absolute(override: str) -> str:
     """File names as absolute paths, so that the run can be continued from any directory."""
     key, _, value = override.partition("=")
-    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")
+    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")  # and data.*source, data.*target
     if not value or not (key in files or (key.startswith("data.") and key.endswith(("source", "target")))):
         return override
     names = value.split(",") if key in files[:3] else [value]  # several text files may be given

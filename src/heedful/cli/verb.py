@@ -68,6 +68,10 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
 
         if values["text"] and values["input"]:
             raise UsageError("give text or --input, not both")
+        if extra.get("to"):
+            from heedful.pipelines.model_directory import towards
+
+            values["model"] = towards(values["model"], extra["to"])
         pipeline = load_for_verb(name, values["model"], pick_device(values["device"]))
         if "backend" in extra:
             from heedful.interop.backend import use_backend
@@ -91,6 +95,7 @@ def _parameter(name: str, annotation: Hint, default: object) -> inspect.Paramete
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
+to = own_option("to", str | None, None, "Of a run with both directions (`train --both`): the language to translate into.")
 backend = own_option("backend", str, "native", ABOUT_BACKEND)
 
 

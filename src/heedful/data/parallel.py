@@ -56,6 +56,7 @@ class ParallelFiles:
 
     source: Path
     target: Path | None = None  # None: `source` is a TSV or JSONL of pairs
+    swapped: bool = False  # each pair is read from its target to its source
 
     @property
     def paths(self) -> list[Path]:
@@ -85,4 +86,5 @@ class ParallelFiles:
             if reason:
                 drops.add(reason, where)
             else:
-                yield pair
+                source, target = pair
+                yield (target, source) if self.swapped else pair

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from heedful.data.dates import generate_dates
 from heedful.data.drops import Drops
 from heedful.data.lines import count_lines, read_lines
+from heedful.data.monolingual import SyntheticPairs
 from heedful.data.parallel import Pair
 from heedful.data.prepare_pairs import training_files
 from heedful.jobs.data_settings import PairSettings
@@ -55,10 +56,12 @@ def count_pairs(pairs: Iterable[Pair], total: int = 0) -> PairStatistics:
     return PairStatistics(max(count, total), *both, len(letters), len(vocabulary))
 
 
-def pair_statistics(data: PairSettings, seed: int) -> PairStatistics:
-    """The statistics of the training pairs that a recipe's data section names, those to be held out included."""
+def pair_statistics(data: PairSettings, seed: int, synthetic: SyntheticPairs | None = None) -> PairStatistics:
+    """The statistics of the training pairs that a recipe's data section names, synthetic and held-out ones included."""
     if data.generate:
         return count_pairs(generate_dates("train", min(data.pairs, 1000), seed), data.pairs)
     files = training_files(data)
     total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), SAMPLE)) == SAMPLE else 0
-    return count_pairs(islice(files.read(Drops()), SAMPLE), total)
+    made = 0 if synthetic is None or not total else sum(1 for _ in synthetic.read(Drops()))
+    pairs = chain(files.read(Drops()), synthetic.read(Drops()) if synthetic else ())
+    return count_pairs(islice(pairs, SAMPLE), total + made)

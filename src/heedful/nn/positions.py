@@ -32,8 +32,8 @@ class SinusoidalPositions(nn.Module):
     def compute(self, start: int, end: int) -> Tensor:
         """Encodings of the positions start … end − 1: (end − start, D)."""
         # In double precision, because the rounding error of a frequency is multiplied by the position.
-        position = torch.arange(start, end, dtype=torch.float64)[:, None]
-        even = torch.arange(0, self.d_model, 2, dtype=torch.float64)
+        position = torch.arange(start, end, dtype=torch.float64, device="cpu")[:, None]
+        even = torch.arange(0, self.d_model, 2, dtype=torch.float64, device="cpu")
         angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # pos / 10000^(2i/D), (L, D/2)
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (L, D)
         return table[:, : self.d_model].float()  # an odd D drops the last cosine
@@ -71,7 +71,7 @@ class RotaryPositions(nn.Module):
     def __init__(self, d_k: int) -> None:
         super().__init__()
         self.frequencies: Tensor
-        even = torch.arange(0, d_k, 2, dtype=torch.float32)
+        even = torch.arange(0, d_k, 2, dtype=torch.float32, device="cpu")
         self.register_buffer("frequencies", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)  # (K/2,)
 
     def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class LinearBias(PositionBias):
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.slopes: Tensor
-        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads), persistent=False)  # (H,)
+        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cpu") / heads), persistent=False)  # (H,)
 
     def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         behind = (query_at - key_at).to(query.dtype)  # (…, Lq, Lk)

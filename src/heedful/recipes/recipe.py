@@ -130,11 +130,26 @@ def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = 
     job.check_metric(recipe.training.metric)
     recipe.training.check_model(kind, recipe.tokenizer)
     recipe.tokenizer.check_tie(recipe.model.get("tie"))
+    _check_vocabulary(recipe, layers.command["tokenizer"])
     if not recipe.model["pretrained"] and not is_half_a_shape(left_open, given["model"]):
         config = smallest_config(recipe)  # checks every other setting of the model before any work is done
         if isinstance(config, BertConfig):
             config.check_length(recipe.data.max_length, "data.max_length")
     return recipe
+
+
+def _check_vocabulary(recipe: Recipe, asked: Values) -> None:
+    """Raise an error if the vocabulary that is asked for is not the pre-trained model's, or there is none to extend."""
+    start, translates = recipe.model["pretrained"], recipe.model["kind"] in PAIRED
+    fixed = [key for key in asked if key not in ("extend", "sample")]
+    if start and fixed:
+        remedy = "leave it out" + ("; tokenizer.extend=2000 adds up to so many tokens for the new text" if translates else "")
+        raise UsageError(f"tokenizer.{fixed[0]} cannot be chosen: model.pretrained={start} brings its vocabulary; {remedy}")
+    if recipe.tokenizer.extend and not (start and translates):
+        raise UsageError(
+            "tokenizer.extend adds tokens to the vocabulary of a pretrained translation model; give model.pretrained=DIRECTORY, "
+            "or tokenizer.size for a new vocabulary"
+        )
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ class Languages:
         return None
 
     def targets(self, source: str) -> list[str]:
-        """The languages that a language can be translated into."""
-        return [code for code in self.codes if self.way(source, code)]
+        """The languages that a language can be translated into: as LibreTranslate lists them, itself among them."""
+        return sorted(code for code in self.codes if self.way(source, code) is not None)
 
     def listed(self) -> list[JsonObject]:
         """In LibreTranslate's shape."""

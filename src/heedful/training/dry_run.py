@@ -17,6 +17,7 @@ from heedful.runtime.device import memory_of_machine
 from heedful.runtime.processes import torchrun_place
 from heedful.runtime.screen import Screen, duration
 from heedful.tasks.task import AnyTask
+from heedful.training.plain_text import without_helpers
 from heedful.training.run import open_run, with_workers_and_steps
 from heedful.training.worker_trial import SECONDS
 
@@ -27,6 +28,7 @@ def dry_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None = N
         raise UsageError("--dry-run is for one machine; leave out torchrun")
     if (run / "recipe.toml").exists():
         screen.say(f"{run} has begun: the same command without --dry-run continues it. What follows is about a new run")
+    recipe, seconds = without_helpers(recipe, seconds, screen)
     with tempfile.TemporaryDirectory(prefix="heedful-") as folder:
         there = Path(folder)
         recipe, fit = open_run(recipe, there, screen, seconds)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from heedful.data.monolingual import SyntheticPairs
 from heedful.data.prepare_pairs import load_prepared
 from heedful.data.statistics import pair_statistics
 from heedful.plan.plan import Plan, Speed, plan_pairs
@@ -23,13 +24,13 @@ LONGEST_TRIAL = 15.0  # seconds
 class Fit:
     """The open settings of a recipe: what they depend on, and the plan that follows from it."""
 
-    def __init__(self, recipe: Recipe, seconds: float | None = None) -> None:
+    def __init__(self, recipe: Recipe, seconds: float | None = None, synthetic: SyntheticPairs | None = None) -> None:
         self.recipe, self.seconds = recipe, seconds
         self.started = time.monotonic()
         self.given = {name: value for name, value in recipe.flat().items() if name not in recipe.open}
         if recipe.model["pretrained"]:
             self.given |= {f"model.{key}": value for key, value in pretrained_config(recipe)["model"].items()}
-        self.data = pair_statistics(recipe.data, recipe.training.seed)
+        self.data = pair_statistics(recipe.data, recipe.training.seed, synthetic)
 
     @property
     def trial_seconds(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -26,9 +27,11 @@ from heedful.runtime.processes import Processes, joined, most_workers, torchrun_
 from heedful.runtime.run_log import MetricsLog
 from heedful.runtime.screen import Screen, Silence
 from heedful.runtime.stop_signals import stop_signals
+from heedful.tasks.translation import synthetic_pairs
 from heedful.training.finish import finish_run, keep_best
 from heedful.training.fit import Fit
 from heedful.training.memory_check import check_memory
+from heedful.training.plain_text import train_helpers
 from heedful.training.trainer import Trainer
 from heedful.training.worker_trial import measure_speed, with_chosen_workers
 
@@ -46,10 +49,12 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: floa
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
     try:
         if place is not None and place[1] > 1:
-            with joined(*place) as processes, locked_directory(run) if processes.first else nullcontext():
-                recipe = _open_together(recipe, run, processes, screen, seconds)
-                return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
+            with joined(*place) as processes:
+                return _train_together(recipe, run, processes, screen, seconds)
         with locked_directory(run):
+            check_time(recipe, seconds)
+            if not (run / "recipe.toml").exists():
+                seconds = train_helpers(recipe, run, screen, seconds, lambda *own: train(own[0], own[1], screen, own[2]))
             recipe, fit = open_run(recipe, run, screen, seconds)
             done = finished_results(run)
             if done is not None:
@@ -69,10 +74,33 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: floa
         screen.close()
 
 
+def _train_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen, seconds: float | None) -> RunResults:
+    """Train as one of several processes that torchrun started."""
+    with locked_directory(run) if processes.first else nullcontext():
+        check_time(recipe, seconds)
+        if not processes.gather((run / "recipe.toml").exists())[0]:
+
+            def train_helper(own: Recipe, folder: Path, share: float | None) -> object:
+                return _train_together(own, folder, processes, screen, share)
+
+            def as_first(work: Callable[[], None]) -> None:
+                _first_does(processes, work)
+
+            seconds = train_helpers(recipe, run, screen, seconds, train_helper, as_first)
+        recipe = _open_together(recipe, run, processes, screen, seconds)
+        return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
+
+
+def read_results(run: Path) -> RunResults:
+    """The results of a run that was scored."""
+    results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
 def finished_results(run: Path) -> RunResults | None:
     """The results of a run that has finished."""
     try:
-        results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        results = read_results(run)
     except FileNotFoundError:
         return None
     return None if results.get("unfinished") else results
@@ -85,7 +113,7 @@ def open_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -
     if finished_results(run) is not None:
         screen.say(f"{run} has finished; delete it or give another --run to train again")
         return recipe, None
-    fit = Fit(recipe, seconds) if recipe.open else None
+    fit = Fit(recipe, seconds, synthetic_pairs(recipe, run / "data")) if recipe.open else None
     if fit is not None:
         recipe = fit.filled(fit.plan())
     if not recipe.model["pretrained"] and not recipe.training.shard:
@@ -156,18 +184,14 @@ def _settle(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) ->
 
 def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen, seconds: float | None) -> Recipe:
     """Under torchrun the first process opens the run; the others then find everything there."""
-    problem: HeedfulError | None = None
     fit: Fit | None = None
-    if processes.first:
-        try:
-            recipe, fit = open_run(recipe, run, screen, seconds)
-        except HeedfulError as error:
-            problem = error
-    failed, recipe, trial = processes.gather((None if problem is None else str(problem), recipe, fit and fit.trial_seconds))[0]
-    if problem is not None:
-        raise problem
-    if failed:
-        raise HeedfulError(failed)
+
+    def open_it() -> None:
+        nonlocal recipe, fit
+        recipe, fit = open_run(recipe, run, screen, seconds)
+
+    _first_does(processes, open_it)
+    recipe, trial = processes.gather((recipe, fit and fit.trial_seconds))[0]
     speed = measure_speed(recipe, run, processes, trial) if trial else None
     if fit is not None:
         plan = fit.plan(speed)
@@ -177,6 +201,21 @@ def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Scre
     if processes.first and not (run / "recipe.toml").exists():
         write_text(run / "recipe.toml", recipe.to_toml())
     return recipe
+
+
+def _first_does(processes: Processes, work: Callable[[], None]) -> None:
+    """Under torchrun the first process does some work, for which the others wait; if it fails, all do."""
+    problem: HeedfulError | None = None
+    if processes.first:
+        try:
+            work()
+        except HeedfulError as error:
+            problem = error
+    failed = processes.gather(None if problem is None else str(problem))[0]
+    if problem is not None:
+        raise problem
+    if failed:
+        raise HeedfulError(failed)
 
 
 def _started(run: Path, number: int, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:

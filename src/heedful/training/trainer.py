@@ -19,6 +19,7 @@ from torch import nn
 from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
+from heedful.jobs.registry import WRITERS
 from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.processes import Processes
@@ -116,6 +117,8 @@ class Trainer:
         try:
             self.screen.at_step(p.step, s.steps)
             self.look_back()
+            if not p.step and self.recipe.model["pretrained"] and self.recipe.model["kind"] in WRITERS:
+                self.validate(log, on_best)  # what the pre-trained model can do already; the best is never worse
             while not self.finished:
                 started = time.perf_counter()
                 stop = self.step(data, window)
