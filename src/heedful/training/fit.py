@@ -11,6 +11,7 @@ import numpy as np
 from heedful.data.monolingual import SyntheticPairs
 from heedful.data.prepare_pairs import load_prepared
 from heedful.data.statistics import pair_statistics
+from heedful.plan.advice import advice
 from heedful.plan.plan import Plan, Speed, plan_pairs
 from heedful.recipes import Recipe
 from heedful.recipes.open_settings import with_values
@@ -61,3 +62,5 @@ class Fit:
         if plan.seconds is not None:
             limit = f" of the {duration(self.seconds)} given" if self.seconds else ", less if it stops helping earlier"
             screen.say(f"plan: about {duration(plan.seconds)} from here{limit}")
+        for line in advice(self.data.pairs, self.given):
+            screen.say(f"note: {line}")
