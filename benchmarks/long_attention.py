@@ -11,7 +11,7 @@ blocks and global tokens, each in its own process with all cores: seconds, and C
 
 Kernels: the window of one layer at --length on one thread, as it is computed here (PyTorch's fused kernel on blocks, piece by
 piece) and in other ways: on all blocks at once, by products and a softmax on blocks, and by compiled FlexAttention, which needs
-a C++ compiler and has no backward pass on a CPU.
+a C++ compiler and has no backward pass on a CPU. And what reversible layers, as in Reformer, would save and cost.
 
 Memory is the most bytes of tensors there are at a time beyond weights and input, counted by PyTorch's allocator; so it depends
 neither on the machine nor on its load. No dropout anywhere; float32; the median of three.
@@ -25,6 +25,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,12 +34,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
 from heedful.complexity.measure import peak_bytes
 from heedful.models.bert import Bert, BertConfig
 from heedful.nn.attention.full import scaled_dot_product_attention
 from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
 from heedful.nn.attention.window import WindowAttention
+from heedful.nn.encoder import EncoderLayer
 from heedful.nn.fast import blocks
 from heedful.nn.multihead import MultiHeadAttention
 from measuring import Transcript, watch_peer
@@ -53,6 +56,7 @@ OURS: dict[str, dict[str, Any]] = {
     "longformer": {"window": 256, "global_projections": True},
     "bigbird": {"window": 64, "attention_block": 64, "random_blocks": 3},
     "full": {},
+    "reformer": {},
 }
 THEIRS = {"window": "LongformerModel", "longformer": "LongformerModel", "bigbird": "BigBirdModel"}
 
@@ -140,7 +144,7 @@ def layers(out: Transcript) -> None:
 
 def models(out: Transcript, length: int) -> None:
     rows = []
-    for kind in OURS:
+    for kind in (*THEIRS, "full"):
         ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length})
         cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
         if kind in THEIRS:
@@ -199,6 +203,26 @@ def kernels(out: Transcript, length: int) -> None:
     out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
 
 
+def reversible(out: Transcript, length: int) -> None:
+    """What reversible layers would save and cost: like them, each layer is computed again in the backward pass."""
+    torch.set_num_threads(1)
+    again = partial(checkpoint, use_reentrant=False)
+    rows = []
+    for kind in ("full", "reformer"):
+        for name, changed in (
+            ("as they are", nullcontext()),
+            (
+                "computed again",
+                patch.object(EncoderLayer, "__call__", lambda layer, *given, **more: again(layer.forward, *given, **more)),
+            ),
+        ):
+            with changed:
+                found = measure_model("heedful", kind, length)
+            rows.append([kind, name, f"{found['cpu']:.1f}", f"{found['bytes'] / 1e6:,.0f}"])
+    out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
+    out.table(["kind", "layers", "CPU s", "MB"], rows)
+
+
 def forward_seconds(step: Callable[[], Tensor], repeats: int = 5) -> float:
     """The median CPU seconds of a forward pass."""
     step()
@@ -229,6 +253,7 @@ def main() -> None:
         layers(out)
     if arguments.part in ("all", "kernels"):
         kernels(out, arguments.length)
+        reversible(out, arguments.length)
 
 
 if __name__ == "__main__":

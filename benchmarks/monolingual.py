@@ -34,7 +34,10 @@ DECODING = {
 
 
 def lines(path: Path) -> list[str]:
-    return gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+    """The lines of a file, or of it with .gz after its name."""
+    zipped = path.with_name(f"{path.name}.gz")
+    content = gzip.decompress(zipped.read_bytes()) if zipped.exists() else path.read_bytes()
+    return content.decode().split("\n")[:-1]
 
 
 def write(path: Path, texts: Iterable[str]) -> Path:
@@ -56,11 +59,11 @@ class Bench:
     def __init__(self, data: Path, folder: Path, pairs: int, plain: int, steps: int) -> None:
         self.folder, self.steps, self.data = folder, steps, data
         folder.mkdir(parents=True, exist_ok=True)
-        every = list(zip(lines(data / "train.en.gz"), lines(data / "train.de.gz"), strict=True))
+        every = list(zip(lines(data / "train.en"), lines(data / "train.de"), strict=True))
         random.Random(1).shuffle(every)
         self.pairs, self.plain = every[:pairs], [target for _, target in every[pairs : pairs + plain]]
         self.plain_source = [source for source, _ in every[pairs : pairs + plain]]
-        held = {(name, side): lines(data / f"{name}.{side}.gz") for name in ("val", "test_2016_flickr") for side in ("en", "de")}
+        held = {(name, side): lines(data / f"{name}.{side}") for name in ("val", "test_2016_flickr") for side in ("en", "de")}
         for (name, side), texts in held.items():
             write(folder / f"{name}.{side}", texts)
         english, german = held["val", "en"], held["val", "de"]  # half of each direction

@@ -49,7 +49,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     def show(place: Path | str, width: int = 1280, **options: Any) -> Page:
         contexts.append(context := browser.new_context(viewport={"width": width, "height": 900}, **options))
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: check_request(request.url))

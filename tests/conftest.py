@@ -220,7 +220,7 @@ def heedful() -> Command:
             [sys.executable, "-m", "heedful", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             **options,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_benchmarks import run_script, whole, write_captions
+from test_benchmarks import printed_by, run_script, whole, write_captions
 
 from ablations import AS_SHIPPED, VARIANTS, changes, changes_of, saved_rows
 from cost import USUAL, RandomPairs, recipe_of
@@ -197,3 +197,13 @@ def test_held_out_paragraphs_are_on_no_training_page() -> None:
     assert len(together) == len(set(together)) == 100 + 34  # no pair is lost or in two splits
     assert {f"own {page}" for page in range(100)} < set(together)
     assert [len([source for source in sources[name] if "own" in source]) for name in ("train", "val", "test")] == [90, 5, 5]
+
+
+@whole
+def test_what_plain_text_adds_is_measured(tmp_path: Path) -> None:
+    write_captions(tmp_path)
+    sizes = ("--pairs", "100", "--plain", "90", "--steps", "9", "--reverse-steps", "2")
+    printed = printed_by("monolingual", tmp_path, tmp_path / "work", *sizes, "--ways", "pairs", "greedy tagged", "two models")
+    assert [line.split(" |")[0] for line in printed.splitlines() if line.startswith("| ")][2:] == [
+        "| pairs", "| greedy tagged", "| two models",
+    ]  # fmt: skip

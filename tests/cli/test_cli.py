@@ -302,7 +302,7 @@ def test_ctrl_c_while_reading_the_terminal_ends_quietly(model: Path) -> None:
     process.stdin.flush()
     process.stdout.readline()  # it has begun
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=100)
     assert process.returncode in (1, 130)
     assert b"Fatal" not in err
     assert b"Traceback" not in err

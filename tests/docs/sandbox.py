@@ -46,6 +46,8 @@ def write_files(folder: Path) -> None:
     for name in ("train", "val", "test"):
         shutil.copy(source, folder / f"{name}.en")
         shutil.copy(target, folder / f"{name}.de")
+    (folder / "more.en").write_text("2 2 2 2\n3 4 5\n")
+    (folder / "more.de").write_text("two two two two\nfive four three\n")
     pairs = zip(source.read_text().splitlines(), target.read_text().splitlines(), strict=True)
     (folder / "pairs.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
     for task, names in FILES.items():

@@ -66,9 +66,9 @@ def address(path: Path, **values: Any) -> str:
 
 def settled(page: Page) -> Page:
     """Wait until the view that is open has been computed and drawn."""
-    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=30_000)
+    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=60_000)
     page.wait_for_timeout(150)
-    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=30_000)
+    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=60_000)
     return page
 
 

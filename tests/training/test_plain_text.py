@@ -11,14 +11,14 @@ import pytest
 
 from conftest import small_recipe, write_pairs
 from heedful.data.drops import Drops
-from heedful.data.monolingual import SyntheticPairs, choose_lines, translate_lines, translations
+from heedful.data.monolingual import SyntheticPairs, choose_lines, lines_translated, translate_lines, translations
 from heedful.data.prepare import read_manifest
 from heedful.data.prepare_pairs import load_prepared
 from heedful.errors import HeedfulError, Stopped, UsageError
 from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.screen import Silence
-from heedful.training.plain_text import HELPERS, helper_recipe, helpers_of
+from heedful.training.plain_text import HELPERS, helper_recipe, helpers_of, train_helpers
 from heedful.training.run import train
 
 
@@ -177,3 +177,34 @@ def test_lines_are_spread_evenly_where_there_are_too_many(tmp_path: Path, monkey
 def test_plain_text_needs_files_of_pairs() -> None:
     with pytest.raises(UsageError, match=r"data\.monolingual_target needs files of pairs, not data\.generate=dates"):
         load_recipe("dates", ["data.monolingual_target=x"])
+
+
+@pytest.mark.parametrize(
+    ("more", "shares"), [([], [1 / 3]), (["data.both=true"], [1 / 2]), (["data.monolingual_source=c"], [1 / 6] * 2)]
+)
+def test_helpers_get_their_share_of_the_time(
+    more: list[str], shares: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe("translation", ["data.source=a.en", "data.target=a.de", "data.monolingual_target=b.de", *more])
+    given, limits = [], []
+    monkeypatch.setattr(
+        "heedful.training.plain_text.translate_plain_text", lambda recipe, run, helper, screen, seconds: limits.append(seconds)
+    )
+    left = train_helpers(recipe, tmp_path, Silence(), 600.0, lambda own, run, seconds: given.append(seconds))
+    assert given == pytest.approx([600 * share for share in shares])
+    assert limits == pytest.approx([100 / len(shares)] * len(shares))
+    assert left is not None
+    assert 500 < left <= 600, "what the helpers did not use is left"
+    assert train_helpers(recipe, tmp_path, Silence(), None, lambda *own: given.append(own[2])) is None
+    assert given[-1] is None
+
+
+def test_translating_ends_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.data.monolingual.CHUNK", 2)
+    plain = tmp_path / "plain.txt"
+    plain.write_text("".join(f"line {number}\n" for number in range(9)), encoding="utf-8")
+    choose_lines(plain, [], 9, tmp_path / "plain", Silence())
+    for _ in range(2):
+        translate_lines(tmp_path / "plain", list, False, tmp_path / "translations", Silence(), seconds=-1.0)
+        assert len(list(SyntheticPairs(translations(tmp_path)).read(Drops()))) == 2
+    assert lines_translated(tmp_path) == 2

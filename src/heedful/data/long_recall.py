@@ -24,7 +24,7 @@ DIGITS = "0123456789"
 STATED = 4  # most keys in a document
 EARLY = 8  # they are in the first of so many parts of it
 SHORTEST = 8  # words of a document to train on
-TRAINING_EXAMPLES = 100_000
+TRAINING_EXAMPLES = 60_000
 HELD_OUT_EXAMPLES = 200
 FILLING = 1000  # different words that mean nothing here
 

@@ -20,6 +20,7 @@ from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
 from heedful.jobs.registry import WRITERS
+from heedful.nn.fast.linear import choose_library, chosen_library
 from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.processes import Processes
@@ -73,6 +74,8 @@ class Trainer:
         if layout != self.weights.layout:
             raise HeedfulError(f"{newest} belongs to a model other than this recipe's")
         self.weights.load(tensors, self.progress.step - self.progress.skipped)
+        if self.progress.library:
+            choose_library(self.progress.library)
         return True
 
     def save(self) -> None:
@@ -80,6 +83,7 @@ class Trainer:
         vectors = self.weights.vectors()
         if not self.processes.first:
             return
+        self.progress.library = chosen_library()
         save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 

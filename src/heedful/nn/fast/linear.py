@@ -128,6 +128,17 @@ def onednn_is_faster() -> bool:
     return os.environ[CHOICE] == "onednn"
 
 
+def chosen_library() -> str:
+    """`mkl` or `onednn`, whichever computes the large products of this process."""
+    return "onednn" if onednn_is_faster() else "mkl"
+
+
+def choose_library(name: str) -> None:
+    """Compute with the library that an earlier process chose, so that a training continues with exactly the same numbers."""
+    os.environ[CHOICE] = name
+    onednn_is_faster.cache_clear()
+
+
 def shortest(work: Callable[[], object], times: int = 5) -> float:
     """Seconds that some work takes at best, after a first time that does not count."""
     work()
