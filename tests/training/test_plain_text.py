@@ -174,6 +174,22 @@ def test_lines_are_spread_evenly_where_there_are_too_many(tmp_path: Path, monkey
         choose_lines(plain, plain.read_text().splitlines(), 1, tmp_path / "other", Silence())
 
 
+def test_plain_text_is_looked_at_before_anything_is_trained(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    lines = [f"word{number} stone{number}" for number in range(40)]
+    wrong.write_text("\n".join(lines), encoding="utf-8")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{line}\tnothing alike\n" for line in lines), encoding="utf-8")
+    for name, says in (
+        ("absent", "there is no file"),
+        ("wrong", "80 words of the other side of the pairs and only 0 of its own"),
+    ):
+        data = [f"data.source={pairs}", f"data.monolingual_target={tmp_path / name}"]
+        with pytest.raises(HeedfulError, match=says):
+            train(load_recipe("translation", data), tmp_path / "run", Silence())
+        assert not (tmp_path / "run").exists()
+
+
 def test_plain_text_needs_files_of_pairs() -> None:
     with pytest.raises(UsageError, match=r"data\.monolingual_target needs files of pairs, not data\.generate=dates"):
         load_recipe("dates", ["data.monolingual_target=x"])
@@ -186,10 +202,10 @@ def test_helpers_get_their_share_of_the_time(
     more: list[str], shares: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = load_recipe("translation", ["data.source=a.en", "data.target=a.de", "data.monolingual_target=b.de", *more])
-    given, limits = [], []
-    monkeypatch.setattr(
-        "heedful.training.plain_text.translate_plain_text", lambda recipe, run, helper, screen, seconds: limits.append(seconds)
-    )
+    monkeypatch.setattr("heedful.training.plain_text.check_plain_text", lambda recipe, helper: None)  # there are no files
+    given: list[float | None] = []
+    limits: list[float | None] = []
+    monkeypatch.setattr("heedful.training.plain_text.translate_plain_text", lambda *given_to: limits.append(given_to[-1]))
     left = train_helpers(recipe, tmp_path, Silence(), 600.0, lambda own, run, seconds: given.append(seconds))
     assert given == pytest.approx([600 * share for share in shares])
     assert limits == pytest.approx([100 / len(shares)] * len(shares))

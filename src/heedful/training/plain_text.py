@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from heedful.data.drops import Drops
+from heedful.data.lines import read_lines
 from heedful.data.monolingual import choose_lines, translate_lines
 from heedful.data.prepare_pairs import files_of
+from heedful.errors import UsageError
 from heedful.jobs.data_settings import PairSettings
 from heedful.pipelines.load import load_pipeline
 from heedful.recipes import Recipe, load_recipe
@@ -35,6 +38,8 @@ class Helper:
 ABOUT = {True: "of the other direction", False: "of the same direction"}
 HELPERS = (Helper("monolingual_target", "reverse", True), Helper("monolingual_source", "first", False))
 STEPS = 0.5  # of a helper's training, as a share of the recipe's, where these are given
+LOOKED_AT = 5000  # lines that show which language a plain text is in
+FEW = 20  # words that may be alike in both languages
 TRANSLATING = 1 / 6  # of the time there is
 Train = Callable[[Recipe, Path, float | None], object]
 
@@ -53,6 +58,8 @@ def train_helpers(
     """
     started = time.monotonic()
     helpers = helpers_of(recipe)
+    for helper in helpers:
+        check_plain_text(recipe, helper)  # before hours of training
     share = 1 / (2 if recipe.data.both else 3) / len(helpers) if helpers else 0.0
     for helper in helpers:
         screen.say(f"before the model itself, one {ABOUT[helper.reverse]} in {run / helper.folder}")
@@ -60,6 +67,25 @@ def train_helpers(
         limit = seconds and TRANSLATING * seconds / len(helpers)
         as_first(partial(translate_plain_text, recipe, run, helper, screen, limit))
     return None if seconds is None else max(1.0, seconds - (time.monotonic() - started))
+
+
+def check_plain_text(recipe: Recipe, helper: Helper) -> None:
+    """Raise an error if the plain text cannot be read, or is in the other language of the pairs, by the words they know."""
+    path, training = getattr(recipe.data, helper.setting), files_of(recipe.data)["train"]
+    if not path or training is None:
+        return
+    plain = {word for line in islice(read_lines(Path(path)), LOOKED_AT) for word in line.split()}
+    sides: tuple[set[str], set[str]] = set(), set()
+    for pair in islice(training.read(Drops()), LOOKED_AT):
+        for words, text in zip(sides, pair, strict=True):
+            words.update(text.split())
+    own, other = (len(plain & sides[side]) for side in ((1, 0) if helper.reverse else (0, 1)))
+    if other > 2 * own + FEW:
+        wanted = next(one.setting for one in HELPERS if one is not helper)
+        raise UsageError(
+            f"data.{helper.setting}={path} has {other:,} words of the other side of the pairs and only {own:,} of its own; "
+            f"is it data.{wanted}, or are data.source and data.target exchanged?"
+        )
 
 
 def helpers_of(recipe: Recipe) -> list[Helper]:
@@ -92,6 +118,7 @@ def without_helpers(recipe: Recipe, seconds: float | None, screen: Screen) -> tu
     """The recipe of the model itself and the time that is left for it, for plans: what helpers would do is only told."""
     helpers = helpers_of(recipe)
     for helper in helpers:
+        check_plain_text(recipe, helper)
         text = getattr(recipe.data, helper.setting)
         then = f", which translates {text}; the pairs made of it are not counted here" if text else ""
         screen.say(f"before it, a model {ABOUT[helper.reverse]} is trained{then}")
