@@ -9,6 +9,10 @@ of a line fitted to the logarithms. Full attention, whose kernel stores no weigh
 Models: forward and backward pass at --length, beside LongformerModel and BigBirdModel of the same size, with the same window,
 blocks and global tokens, each in its own process with all cores: seconds, and CPU seconds of all threads.
 
+Kernels: the window of one layer at --length on one thread, as it is computed here (PyTorch's fused kernel on blocks, piece by
+piece) and in other ways: on all blocks at once, by products and a softmax on blocks, and by compiled FlexAttention, which needs
+a C++ compiler and has no backward pass on a CPU. And what reversible layers, as in Reformer, would save and cost.
+
 Memory is the most bytes of tensors there are at a time beyond weights and input, counted by PyTorch's allocator; so it depends
 neither on the machine nor on its load. No dropout anywhere; float32; the median of three.
 """
@@ -20,16 +24,25 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
 from heedful.complexity.measure import peak_bytes
 from heedful.models.bert import Bert, BertConfig
+from heedful.nn.attention.full import scaled_dot_product_attention
 from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
+from heedful.nn.attention.window import WindowAttention
+from heedful.nn.encoder import EncoderLayer
+from heedful.nn.fast import blocks
 from heedful.nn.multihead import MultiHeadAttention
 from measuring import Transcript, watch_peer
 
@@ -43,6 +56,7 @@ OURS: dict[str, dict[str, Any]] = {
     "longformer": {"window": 256, "global_projections": True},
     "bigbird": {"window": 64, "attention_block": 64, "random_blocks": 3},
     "full": {},
+    "reformer": {},
 }
 THEIRS = {"window": "LongformerModel", "longformer": "LongformerModel", "bigbird": "BigBirdModel"}
 
@@ -130,7 +144,7 @@ def layers(out: Transcript) -> None:
 
 def models(out: Transcript, length: int) -> None:
     rows = []
-    for kind in OURS:
+    for kind in (*THEIRS, "full"):
         ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length})
         cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
         if kind in THEIRS:
@@ -143,11 +157,88 @@ def models(out: Transcript, length: int) -> None:
     out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
 
 
+def kernels(out: Transcript, length: int) -> None:
+    """Ways to compute the same heads."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    window, width = 128, WIDTH // HEADS
+    parts = [torch.randn(1, HEADS, length, width, requires_grad=True) for _ in range(3)]
+    expected = WindowAttention(window)(*parts).heads
+
+    def ours() -> Tensor:
+        return WindowAttention(window)(*parts).heads
+
+    def products(*given: Any) -> Tensor:
+        return scaled_dot_product_attention(*given)[0]
+
+    ways: dict[str, Any] = {
+        "fused kernel on blocks, in pieces (as it is)": nullcontext(),
+        "fused kernel on all blocks at once": patch.object(blocks, "blocks_of_piece", lambda scores: 2**31),
+        "products and softmax on blocks, in pieces": patch.object(blocks, "fused_attention", products),
+        "products and softmax on all blocks at once": patch.multiple(
+            blocks, fused_attention=products, blocks_of_piece=lambda scores: 2**31
+        ),
+    }
+    rows = []
+    for name, changed in ways.items():
+        with changed:
+            torch.testing.assert_close(ours(), expected, atol=1e-5, rtol=0)
+            found = measure(ours)
+            with torch.no_grad():
+                forward = forward_seconds(ours)
+        rows.append([name, f"{forward * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
+    near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= window, None, None, length, length, device="cpu")
+    compiled = torch.compile(flex_attention)
+    query, key, value = parts
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(query, key, value, block_mask=near), expected, atol=1e-5, rtol=0)
+        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near))
+    try:
+        compiled(query, key, value, block_mask=near).sum().backward()
+        backward = "yes"
+    except NotImplementedError as error:
+        backward = str(error).split(".")[0]
+    rows.append(["FlexAttention, compiled", f"{forward * 1e3:.0f}", backward, ""])
+    out.say(f"A window of {window} over {length:,} positions, {HEADS} heads, {width} wide:")
+    out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
+
+
+def reversible(out: Transcript, length: int) -> None:
+    """What reversible layers would save and cost: like them, each layer is computed again in the backward pass."""
+    torch.set_num_threads(1)
+    again = partial(checkpoint, use_reentrant=False)
+    rows = []
+    for kind in ("full", "reformer"):
+        for name, changed in (
+            ("as they are", nullcontext()),
+            (
+                "computed again",
+                patch.object(EncoderLayer, "__call__", lambda layer, *given, **more: again(layer.forward, *given, **more)),
+            ),
+        ):
+            with changed:
+                found = measure_model("heedful", kind, length)
+            rows.append([kind, name, f"{found['cpu']:.1f}", f"{found['bytes'] / 1e6:,.0f}"])
+    out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
+    out.table(["kind", "layers", "CPU s", "MB"], rows)
+
+
+def forward_seconds(step: Callable[[], Tensor], repeats: int = 5) -> float:
+    """The median CPU seconds of a forward pass."""
+    step()
+    seconds = []
+    for _ in range(repeats):
+        started = time.process_time()
+        step()
+        seconds.append(time.process_time() - started)
+    return statistics.median(seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--part", choices=["all", "layers", "models"], default="all")
+    parser.add_argument("--part", choices=["all", "models", "layers", "kernels"], default="all")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
@@ -156,10 +247,13 @@ def main() -> None:
         print(json.dumps({**found, "step": found["seconds"]}))  # `seconds` will be those of the whole process
         return
     out = Transcript(arguments.output)
-    if arguments.part != "layers":
+    if arguments.part in ("all", "models"):
         models(out, arguments.length)
-    if arguments.part != "models":
+    if arguments.part in ("all", "layers"):
         layers(out)
+    if arguments.part in ("all", "kernels"):
+        kernels(out, arguments.length)
+        reversible(out, arguments.length)
 
 
 if __name__ == "__main__":

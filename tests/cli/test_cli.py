@@ -115,7 +115,7 @@ def test_recipes_lists_what_can_be_trained_and_shows_one_in_full(run: Run, tmp_p
     out, _ = run("recipes")
     recipes, refused, *kinds = out.strip().split("\n\n")
     told = {line.split()[0] for line in refused.splitlines()[1:]}
-    assert told == {"classification", "long-recall", "multi30k", "translation"}
+    assert told == {"classification", "multi30k", "translation"}
     assert [line.split()[0] for line in recipes.splitlines()[1:]] == list(shipped_recipes())
     shown = {part.splitlines()[0].split()[-1]: [line.split()[0] for line in part.splitlines()[1:]] for part in kinds}
     assert shown == {kind: [name for name, preset in PRESETS.items() if preset.kind == kind] for kind in MODEL_KINDS}
@@ -302,7 +302,7 @@ def test_ctrl_c_while_reading_the_terminal_ends_quietly(model: Path) -> None:
     process.stdin.flush()
     process.stdout.readline()  # it has begun
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=100)
     assert process.returncode in (1, 130)
     assert b"Fatal" not in err
     assert b"Traceback" not in err

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from page_models import MODELS, VIEWS, OpenModel, settled
 
-from conftest import OpenPage, Trained
+from browser import OpenPage
+from conftest import Trained
 from heedful.pipelines import load_pipeline
 
 if TYPE_CHECKING:

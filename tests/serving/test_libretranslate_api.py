@@ -12,8 +12,6 @@ from servers import Server, Start
 
 from heedful.pipelines.translator import Translator
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> LibreTranslateAPI:

@@ -18,8 +18,6 @@ from servers import Server, Start
 
 from conftest import Run
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 QUICK = ["--workers", "1"]
 
 

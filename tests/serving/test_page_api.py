@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from servers import Server
 
-from conftest import OpenPage
+from browser import OpenPage
 from heedful.page.model_file import header_of
 
 FIRST_VIEW = 300_000  # bytes

@@ -47,7 +47,7 @@ def test_a_sharded_run_continues_on_one_process_and_the_reverse(
     process = start(arguments(first))
     wait_until(lambda: bool(list_checkpoints(tmp_path / "run" / "checkpoints")))
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[0]
+    said = process.communicate(timeout=200)[0]
     assert "saved" in said, said
     process = start(arguments(then))
     said = process.communicate(timeout=200)[0]
@@ -68,7 +68,7 @@ def test_torchrun_starts_again_from_the_last_checkpoint(pairs: tuple[Path, Path]
     )  # fmt: skip
     wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
     os.kill(children(process.pid)[-1], signal.SIGKILL)
-    said = process.communicate(timeout=240)[0]
+    said = process.communicate(timeout=600)[0]
     assert process.returncode == 0, said
     assert "continuing from step" in said
     assert (run / "results.json").exists()

@@ -13,6 +13,7 @@ from heedful.data.check import check
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.hold_out import held_out_limit, pair_hash
+from heedful.data.lines import count_lines
 from heedful.data.monolingual import SyntheticPairs
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
 
+CHECKED = 30_000  # lines that are looked at before training, at most
 DROPPED = ("empty", "control", "unreadable")  # findings about pairs that are dropped, which is reported anyway
 
 
@@ -102,14 +104,21 @@ def prepare_pairs(
 
 
 def report_check(named: Mapping[str, ParallelFiles | None], reporter: Reporter) -> None:
-    """Say what is wrong with the pairs to train on; nothing is left out because of it."""
+    """Say what is wrong with the pairs to train on; nothing is left out because of it.
+
+    Of a large corpus only some blocks of lines are looked at, so that it takes seconds.
+    """
     training, others = named["train"], [files for split in ("valid", "test") if (files := named[split])]
     assert training is not None
     held_out = (source for files in others for source, _ in files.read(Drops()))
-    report, _ = check(training, held_out, reporter.track("looking at the pairs", None))
+    lines = count_lines(training.source)
+    stride = -(-lines // CHECKED)
+    report, _ = check(training, held_out, reporter.track("looking at the pairs", None), stride)
     found = [finding for finding in report.findings if finding.kind not in DROPPED]
     for finding in found:
         reporter.say(f"check: {finding.describe()}")
+    if stride > 1:
+        reporter.say(f"check: looked at {report.pairs:,} of about {lines:,} pairs; `heedful check` looks at all of them")
     if found:
         names = " ".join(shlex.quote(str(path)) for path in training.paths)
         reporter.say(f"check: all are trained on; `heedful check {names} --clean FOLDER` writes what is worth keeping")

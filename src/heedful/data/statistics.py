@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 
 from heedful.data.dates import generate_dates
 from heedful.data.drops import Drops
-from heedful.data.lines import open_text, read_lines
+from heedful.data.lines import count_lines, read_lines
 from heedful.data.monolingual import SyntheticPairs
 from heedful.data.parallel import Pair
 from heedful.data.prepare_pairs import training_files
@@ -66,9 +65,3 @@ def pair_statistics(data: PairSettings, seed: int, synthetic: SyntheticPairs | N
     made = 0 if synthetic is None or not total else sum(1 for _ in synthetic.read(Drops()))
     pairs = chain(files.read(Drops()), synthetic.read(Drops()) if synthetic else ())
     return count_pairs(islice(pairs, SAMPLE), total + made)
-
-
-def count_lines(path: Path) -> int:
-    """The lines of a text file, plain or gzip."""
-    with open_text(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

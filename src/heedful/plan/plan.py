@@ -17,6 +17,7 @@ MIDDLE = 29_000  # pairs of the corpus in the middle of the scale
 PASSES = 36.0  # over it, in 16,000 steps
 LEAST_STEPS = 300  # that are planned where there is time
 MOST_VALIDATIONS = 16
+ENOUGH = 0.5  # of the steps that would help; a shorter training overfits less
 PATIENCE = 6  # validations
 SPARE = 0.05  # share of the given time that the plan leaves
 MEASURED = {"layers": 4, "d_model": 128}
@@ -98,7 +99,9 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
             steps, reason = possible, f"what this machine does in {seconds / 60:,.0f} minutes"
     steps = choose("training.steps", steps, reason)
     choose("training.warmup", min(600, max(1, steps // 10)), f"a tenth of {steps:,} steps, 600 at most")
-    dropout = choose("model.dropout", _up_to(DROPOUTS, data.pairs), f"{many}: the fewer, the more")
+    part = min(1.0, steps / full_steps)
+    reason = f"{many}" + (f", seen in {part:.0%} of the steps that would help" if part < ENOUGH else ": the fewer, the more")
+    dropout = choose("model.dropout", short_dropout(_up_to(DROPOUTS, data.pairs), part), reason)
     choose("training.learning_rate", round(0.003 * (128 / width) ** 0.5, 6), f"for a width of {width}")
     choose("training.ema", round(max(0.0, 1 - 16 / steps), 5), f"a mean over a sixteenth of {steps:,} steps")
     every = max(1, steps // validations(steps))
@@ -132,6 +135,12 @@ class Clock:
             ends = self.seconds_of(middle, validations(middle)) <= (1 - SPARE) * seconds
             low, high = (middle, high) if ends else (low, middle - 1)
         return low
+
+
+def short_dropout(dropout: float, part: float) -> float:
+    """The dropout of a training that has only a part of the steps that would help: it is too short to overfit."""
+    share = min(1.0, part / ENOUGH)
+    return round(20 * dropout * (1 + 2 * share) / 3) / 20
 
 
 def vocabulary_size(data: PairStatistics) -> int:

@@ -137,10 +137,8 @@ def router(service: Service) -> APIRouter:
         """As Hugging Face's client calls an endpoint: the classes of each text, or its vector."""
         first = next(iter(service.pool.models.values()))
         if "classify" in first.facts["verbs"]:
-            return await predict(
-                request,
-                PredictRequest(inputs=[[text] for text in as_list(body.inputs)], truncate=body.truncate, model=body.model),
-            )
+            rows = [[text] for text in as_list(body.inputs)]
+            return await predict(request, PredictRequest(inputs=rows, truncate=body.truncate, model=body.model))
         return await embed(request, body)
 
     return api

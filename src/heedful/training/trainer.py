@@ -20,6 +20,7 @@ from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
 from heedful.jobs.registry import WRITERS
+from heedful.nn.fast.linear import choose_library, chosen_library
 from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.processes import Processes
@@ -73,6 +74,8 @@ class Trainer:
         if layout != self.weights.layout:
             raise HeedfulError(f"{newest} belongs to a model other than this recipe's")
         self.weights.load(tensors, self.progress.step - self.progress.skipped)
+        if self.progress.library:
+            choose_library(self.progress.library)
         return True
 
     def save(self) -> None:
@@ -80,6 +83,7 @@ class Trainer:
         vectors = self.weights.vectors()
         if not self.processes.first:
             return
+        self.progress.library = chosen_library()
         save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
@@ -138,47 +142,47 @@ class Trainer:
         finally:
             data.close()
 
-    def trial(self, seconds: float, whole: bool) -> Speed:
-        """How fast this goes, measured by training for about so long; the weights are useless afterwards.
+    def trial(self, seconds: float, whole: bool, clock: Callable[[], float]) -> Speed:
+        """How fast this goes by a clock, measured by training for about so long; the weights are useless afterwards.
 
         If `whole`, steps with R-Drop and the writing of validations are measured, too.
         """
-        units, step = self._run_for(seconds)
+        units, step = self._run_for(seconds, clock)
         if not whole:
             return Speed(units / step, step, step)
         r_drop_step = step
         if self.settings.r_drop:
             self.progress.step = math.ceil(self.optimizer_step.r_drop_begins)
-            r_drop_step = self._run_for(seconds / 2)[1]
+            r_drop_step = self._run_for(seconds / 2, clock)[1]
         with self.judging() as model:
-            validation, scoring = (self._seconds_per_pair(model, quick) for quick in (True, False))
+            validation, scoring = (self._seconds_per_pair(model, quick, clock) for quick in (True, False))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT * self.processes.world
         return Speed(units / step, step, r_drop_step, validation, scoring, memory)
 
-    def _run_for(self, seconds: float) -> tuple[float, float]:
+    def _run_for(self, seconds: float, clock: Callable[[], float]) -> tuple[float, float]:
         """Train for about so long; returns units and seconds per step, without the first steps."""
         first = self.progress.step
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
         self.stop_asked = False
         try:
             while not self.step(data, StepWindow(self.progress)):
-                now = time.perf_counter()
+                now = clock()
                 if self.progress.step == first + WARM:
                     started, before = now, self.progress.tokens
                 elif self.progress.step > first + WARM and now - started > seconds:
                     self.stop_asked = self.processes.first  # the next step passes it on to the others
             steps = self.progress.step - first - WARM
-            return (self.progress.tokens - before) / steps, (time.perf_counter() - started) / steps
+            return (self.progress.tokens - before) / steps, (clock() - started) / steps
         finally:
             data.close()
 
-    def _seconds_per_pair(self, model: nn.Module, quick: bool) -> float:
+    def _seconds_per_pair(self, model: nn.Module, quick: bool, clock: Callable[[], float]) -> float:
         """How long scoring takes for each held-out pair; the recipe's `decoding.max_extra` should be 0, because a model that has
         learned nothing writes on and on."""
         self.task.score(model, self.task.valid[: self.processes.world], self.processes, quick)
-        some, started = self.task.valid[:SOME], time.perf_counter()
+        some, started = self.task.valid[:SOME], clock()
         self.task.score(model, some, self.processes, quick)
-        return (time.perf_counter() - started) / len(some)
+        return (clock() - started) / len(some)
 
     def step(self, data: Batches, window: StepWindow) -> bool:
         """One optimizer step; returns whether someone asked to stop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -65,11 +66,13 @@ def crew(workers: int) -> str:
     return f"{workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}"
 
 
-def measure_speed(recipe: Recipe, run: Path, processes: Processes, seconds: float) -> Speed:
+def measure_speed(
+    recipe: Recipe, run: Path, processes: Processes, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> Speed:
     """How fast these processes are; with 0 seconds a short trial of training steps alone."""
     recipe = replace(recipe, decoding=replace(recipe.decoding, max_extra=0))
     task, threads = JOBS[recipe.task].task_class(recipe, run / "data"), torch.get_num_threads()
     try:
-        return Trainer(task, recipe, run, processes, Silence()).trial(seconds or SECONDS, whole=seconds > 0)
+        return Trainer(task, recipe, run, processes, Silence()).trial(seconds or SECONDS, seconds > 0, clock)
     finally:
         torch.set_num_threads(threads)
