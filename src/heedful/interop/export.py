@@ -12,7 +12,7 @@ from heedful.errors import HeedfulError, UsageError, did_you_mean
 from heedful.interop.proof import sample_texts
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.load import load_pipeline
-from heedful.runtime.files import whole_directory, write_whole
+from heedful.runtime.files import refuse_to_overwrite, whole_directory, write_whole
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,3 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
         with whole_directory(out) as place:
             write(place)
     return said
-
-
-def refuse_to_overwrite(out: Path, suffix: str = "") -> None:
-    """Raise an error unless `out` is new, or an empty directory where one is to be written."""
-    if suffix and (out.exists() or out.is_symlink()):
-        raise UsageError(f"{out} exists already; name a new file")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already; name a new directory")
