@@ -35,7 +35,11 @@ def recipe_of(folder: Path, *overrides: str) -> Recipe:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_is_saved_finished_and_continued_to_the_same_weights(number: int, tmp_path: Path) -> None:
+def test_a_stopped_run_is_saved_finished_and_continued_to_the_same_weights(
+    number: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup and background shells have some of them ignored
+    request.addfinalizer(lambda: signal.signal(number, before))
     recipe = recipe_of(tmp_path)
     train(recipe, tmp_path / "whole", Silence())
     run = tmp_path / "run"
