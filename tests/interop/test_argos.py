@@ -51,7 +51,7 @@ def test_what_a_package_cannot_express_is_listed_at_once(tmp_path: Path) -> None
     tokenizer = Tokenizer.train("bpe", TEXTS, 300)
     config = Seq2SeqConfig(tokenizer.size, tokenizer.size, reads="mix", **SIZES)
     saved("translation", config, {"tokenizer": tokenizer}, {"source_language": "en"}, tmp_path / "ours")
-    says = r"reads = 'mix'.*not of SentencePiece \(train with tokenizer.kind=sentencepiece\); target_language is not known"
+    says = r"not of SentencePiece, an unknown target.*model.reads=last tokenizer.kind=sentencepiece data.target_language=CODE"
     with pytest.raises(HeedfulError, match=says):
         export_model(tmp_path / "ours", tmp_path / "out", "argos")
     saved("language-model", GPTConfig(tokenizer.size, context=20, **SIZES), {"tokenizer": tokenizer}, {}, tmp_path / "gpt")

@@ -136,7 +136,8 @@ def test_a_lower_precision_is_smaller_and_leaves_the_model_in_memory_alone(
 def test_what_cannot_be_expressed_is_refused_with_all_reasons_and_writes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
     config = Seq2SeqConfig(tokenizer.size, tokenizer.size, positions="linear-bias", reads="mix", **SIZES)
     saved("translation", config, {"tokenizer": tokenizer}, {}, tmp_path / "ours")
-    with pytest.raises(HeedfulError, match=r"reads = 'mix' \(only 'last'\); positions = 'linear-bias'"):
+    says = r"reads = 'mix' \(only 'last'\), positions = 'linear-bias'.*; train with model.reads=last model.positions=rotary"
+    with pytest.raises(HeedfulError, match=says):
         export_model(tmp_path / "ours", tmp_path / "out", "ctranslate2")
     shutil.rmtree(tmp_path / "ours")
     recurrent = RecurrentConfig(tokenizer.size, tokenizer.size, d_model=8)

@@ -96,9 +96,31 @@ def test_a_language_model_gives_the_same_outputs_in_transformers_and_can_be_impo
 def test_a_recurrent_model_is_not_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = build_model(RecurrentConfig(tokenizer.size, tokenizer.size, d_model=8))
     ALL_JOBS["translation"].pipeline_class.assemble(model, {"tokenizer": tokenizer}, {}).save(tmp_path / "ours")
-    with pytest.raises(HeedfulError, match="this is a recurrent model, which transformers does not have"):
+    with pytest.raises(HeedfulError, match=r"kind = 'recurrent' \(it has no such model\); train with model.kind=seq2seq"):
         export_huggingface(tmp_path / "ours", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "architecture"),
+    [
+        ({"positions": "none"}, "BertForSequenceClassification"),
+        ({"positions": "sinusoidal"}, "BertForSequenceClassification"),
+        ({"attention_kind": "longformer", "global_tokens": 1}, "LongformerForSequenceClassification"),  # listops
+        (
+            {"attention_kind": "longformer", "global_tokens": 1, "positions": "none"},  # long-recall
+            "LongformerForSequenceClassification",
+        ),
+    ],
+)
+def test_a_classifier_of_long_texts_gives_the_same_outputs_in_transformers(
+    settings: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    config = BertConfig(tokenizer.size, head="sequence", classes=3, max_positions=90, **SIZES, **settings)
+    saved("classification", config, {"tokenizer": tokenizer}, {"labels": ["a", "b", "c"], "max_length": 40}, tmp_path / "ours")
+    said, proof = export_model(tmp_path / "ours", tmp_path / "out", "huggingface")
+    assert said.endswith(f"as a {architecture} of transformers")
+    assert "20 of 20 outputs identical" in proof
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from interop_models import TEXTS, batch, same_tensors, shake
 from tokenizers import ByteLevelBPETokenizer
 
 from heedful.errors import HeedfulError
+from heedful.interop import gpt2
 from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop.known_settings import sentence
 from heedful.models.gpt import GPTConfig
 from heedful.pipelines import load_pipeline
 
@@ -129,10 +131,9 @@ def test_settings_without_a_counterpart_are_named(change: dict[str, Any], says: 
 
 
 def test_our_models_that_gpt2_cannot_express_are_not_exported() -> None:
-    from heedful.interop.gpt2 import to_huggingface
-
-    with pytest.raises(HeedfulError, match=r"norm = 'post'.*positions = 'relative'"):
-        to_huggingface(GPTConfig(5, d_model=8, heads=2, norm="post", positions="relative"), {})
+    said = sentence("transformers", gpt2.obstacles(GPTConfig(5, d_model=8, heads=2, norm="post", positions="relative")))
+    assert "norm = 'post' (only 'pre')" in said
+    assert "positions = 'relative' (only 'learned'); train with model.norm=pre" in said
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tokenizers import models, pre_tokenizers
 from heedful.errors import HeedfulError
 from heedful.interop import bigbird, longformer
 from heedful.interop.huggingface import export_huggingface, import_huggingface
+from heedful.interop.known_settings import sentence
 from heedful.models.bert import Bert, BertConfig
 from heedful.models.weights import named_weights
 from heedful.pipelines import load_pipeline
@@ -164,18 +166,16 @@ def test_global_tokens_that_are_chosen_are_those_of_transformers(tmp_path: Path)
 )
 def test_what_a_longformer_cannot_express_is_named(settings: dict[str, Any], said: str) -> None:
     config = BertConfig(9, layers=1, d_model=8, d_ff=8, heads=2, attention_kind="longformer", **settings)
-    with pytest.raises(HeedfulError) as error:
-        longformer.check_exportable(config)
-    assert said in str(error.value)
+    assert said in sentence("transformers", longformer.obstacles(config, "classification"))
 
 
 def test_all_that_a_bigbird_cannot_express_is_named() -> None:
     config = BertConfig(9, layers=1, d_model=8, d_ff=8, heads=2, attention_kind="bigbird")
-    with pytest.raises(HeedfulError, match=r"published_bigbird = False \(only True\)"):
-        bigbird.check_exportable(config)
-    config = BertConfig(9, layers=1, d_model=8, d_ff=8, heads=2, attention_kind="bigbird", published_bigbird=True, window=65)
-    with pytest.raises(HeedfulError, match="window is one block"):
-        bigbird.check_exportable(config)
+    config = dataclasses.replace(config, window=65, positions="rotary", head="sequence", classes=3, pooling="mean")
+    said = sentence("transformers", bigbird.obstacles(config, "classification"))
+    assert "published_bigbird = False (only True), positions = 'rotary'" in said
+    assert "window = 65 (at most one attention_block on each side)" in said
+    assert "train with model.published_bigbird=true model.positions=learned model.pooling=cls model.window=64" in said
 
 
 def test_windows_that_differ_between_layers_are_refused(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_a_size_may_be_given_as_two_equal_sides(tmp_path: Path) -> None:
 
 
 def test_our_pooling_of_patches_is_not_exported() -> None:
-    with pytest.raises(HeedfulError, match="pooling = 'mean'"):
-        vit.to_huggingface(ViTConfig(3, image_size=8, patch=4, d_model=8, heads=2, pooling="mean"), {})
+    (found,) = vit.obstacles(ViTConfig(3, image_size=8, patch=4, d_model=8, heads=2, pooling="mean"))
+    assert found == ("pooling = 'mean' (only 'cls')", "model.pooling=cls")
 
 
 def test_a_directory_classifies_images_like_transformers_and_exports_unchanged(tmp_path: Path) -> None:

@@ -55,6 +55,16 @@ def test_errors_have_its_shape(server: Server) -> None:
     assert answer.json() == {"error": "inputs is empty", "error_type": "validation"}
 
 
+def test_a_text_that_is_too_long_is_cut_or_refused(server: Server) -> None:
+    longest = server.http.get("/info").json()["max_input_length"]
+    for path, text in (("/embed", "sun " * longest), ("/predict", "sun " * longest)):
+        assert server.post(path, {"inputs": text}).status_code == 200
+        assert server.post(path, {"inputs": "sun", "truncate": False}).status_code == 200
+        answer = server.post(path, {"inputs": text, "truncate": False})
+        assert (answer.status_code, answer.json()["error_type"]) == (413, "validation")
+    assert server.post("/predict", {"inputs": "sun", "raw_scores": True}).status_code == 422
+
+
 def test_hugging_face_s_client(start: Start, models: dict[str, Path]) -> None:
     server = start(models["classification"], "--workers", "1")
     expected = load_for_verb("embed", models["classification"]).embed(TEXTS[0])  # type: ignore[attr-defined]

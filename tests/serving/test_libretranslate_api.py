@@ -29,8 +29,8 @@ def test_the_client_translates(client: LibreTranslateAPI, translator: Translator
 
 def test_the_languages_are_those_of_all_models_and_ways_through_others(client: LibreTranslateAPI) -> None:
     found = {language["code"]: language for language in client.languages()}
-    assert found["en"] == {"code": "en", "name": "English", "targets": ["de", "fr"]}  # French through German
-    assert found["de"]["targets"] == ["fr"]
+    assert found["en"] == {"code": "en", "name": "English", "targets": ["de", "en", "fr"]}  # French through German
+    assert found["de"]["targets"] == ["de", "fr"]
     assert found["fr"]["name"] == "French"
 
 
@@ -59,7 +59,9 @@ def test_json_and_forms_and_lists(server: Server, translator: Translator) -> Non
     assert server.http.post("/translate", data=body).json() == {"translatedText": expected}
     multipart = server.http.post("/translate", files={"q": (None, "1 2"), "source": (None, "en"), "target": (None, "de")})
     assert multipart.json() == {"translatedText": expected[0]}
-    assert server.ask("/translate", {**body, "q": []}.copy() | {"q": [""]}) == {"translatedText": [""]}
+    assert server.ask("/translate", {**body, "q": [""]}) == {"translatedText": [""]}
+    lines = server.http.post("/translate", data={**body, "q": "1 2\r\n3 4 5"}).json()  # as browsers send them
+    assert lines == {"translatedText": "\n".join(expected)}
 
 
 def test_one_text_too_long_refuses_the_request(server: Server) -> None:
@@ -125,12 +127,17 @@ def test_files_are_translated_and_fetched(server: Server, translator: Translator
     ("body", "says"),
     [
         ({"source": "en", "target": "de"}, "missing q parameter"),
+        ({"q": "", "source": "en", "target": "de"}, "missing q parameter"),
+        ({"q": [], "source": "en", "target": "de"}, "missing q parameter"),
         ({"q": "1", "target": "de"}, "missing source parameter"),
         ({"q": "1", "source": "en"}, "missing target parameter"),
         ({"q": "1", "source": "en", "target": "de", "format": "pdf"}, "format is not supported"),
         ({"q": "1", "source": "en", "target": "xx"}, "xx is not supported"),
         ({"q": "1", "source": "fr", "target": "en"}, "not available as a target"),
-        ({"q": "1", "source": "en", "target": "de", "alternatives": -1}, "alternatives"),
+        ({"q": "1", "source": "en", "target": "de", "alternatives": "two"}, "alternatives parameter is not a number"),
+        ({"q": "1", "source": "en", "target": "de", "alternatives": 16}, "alternatives parameter must be <= 15"),
+        ({"q": ["1"] * 41, "source": "en", "target": "de"}, "at most 40"),
+        ({"q": "1 " * 2600, "source": "en", "target": "de"}, "at most 5,000 characters"),
         ({"q": {"a": 1}, "source": "en", "target": "de"}, "not text"),
     ],
 )
@@ -151,10 +158,10 @@ def test_pages_learn_what_the_service_can(server: Server) -> None:
 def test_a_key_may_be_in_the_body(server_with_keys: Server) -> None:
     server = server_with_keys
     assert LibreTranslateAPI(server.url, api_key="geheim").translate("1 2", "en", "de")
-    for key in (None, "wrong"):
+    for key, status in ((None, 400), ("wrong", 403)):
         with pytest.raises(HTTPError) as error:
             LibreTranslateAPI(server.url, api_key=key).translate("1 2", "en", "de")
-        assert error.value.code == 403
+        assert error.value.code == status
     assert LibreTranslateAPI(server.url).languages()
     assert "geheim" not in server.log.read_text(encoding="utf-8")
 

@@ -86,6 +86,10 @@ def test_a_stop_text_ends_the_output_and_is_never_shown(client: openai.OpenAI) -
     expected = whole[: whole.index(stop)]
     stopped = client.completions.create(**options, stop=[stop, "never there"]).choices[0]
     assert (stopped.text, stopped.finish_reason) == (expected, "stop")
+    scored = client.completions.create(**options, stop=stop, logprobs=1).choices[0].logprobs
+    assert scored is not None
+    assert "".join(scored.tokens or []).startswith(expected)
+    assert all(offset < len(expected) for offset in scored.text_offset or [])
     streamed = list(client.completions.create(**options, stop=stop, stream=True))
     assert "".join(event.choices[0].text for event in streamed) == expected
     assert streamed[-1].choices[0].finish_reason == "stop"
@@ -140,6 +144,8 @@ def test_embeddings_equal_those_of_python(client: openai.OpenAI, server: Server,
     expected = load_for_verb("embed", models["classification"]).embed(texts)  # type: ignore[attr-defined]
     found = client.embeddings.create(model="classification", input=texts)  # the client asks for base64
     assert np.allclose([row.embedding for row in found.data], expected, atol=1e-5)
+    tokenizer = load_for_verb("embed", models["classification"]).tokenizer  # type: ignore[attr-defined]
+    assert found.usage.prompt_tokens == sum(len(tokenizer.encode(text)) + 2 for text in texts)
     plain = client.embeddings.create(model="classification", input=texts[0], encoding_format="float")
     assert np.allclose(plain.data[0].embedding, expected[0], atol=1e-5)
     raw = server.ask("/v1/embeddings", {"model": "classification", "input": texts, "encoding_format": "base64"})
@@ -154,7 +160,7 @@ def test_errors_are_those_that_the_client_knows(client: openai.OpenAI) -> None:
         client.completions.create(model="tagging", prompt="x")
     with pytest.raises(openai.BadRequestError, match="400 tokens"):
         client.completions.create(model=MODEL, prompt="x", max_tokens=401)
-    with pytest.raises(openai.UnprocessableEntityError, match="temperature"):
+    with pytest.raises(openai.BadRequestError, match="temperature"):
         client.completions.create(model=MODEL, prompt="x", temperature=-1)
     with pytest.raises(openai.BadRequestError, match="dimensions"):
         client.embeddings.create(model="classification", input="x", dimensions=7)

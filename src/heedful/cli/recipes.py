@@ -19,7 +19,7 @@ EXAMPLES = """Examples:
 
 def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in full.")] = None) -> None:
     """List the shipped recipes and the presets of models, or show one recipe with all of its values."""
-    from heedful.interop.huggingface import why_not_exportable
+    from heedful.interop.huggingface import obstacles
     from heedful.models.presets import PRESETS
     from heedful.recipes import load_recipe, shipped_recipes
     from heedful.recipes.recipe import smallest_config
@@ -29,8 +29,9 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
         return
     found = {known: load_recipe(known) for known in shipped_recipes()}
     show_list("recipes", {known: recipe.about for known, recipe in found.items()})
-    reasons = {known: why_not_exportable(smallest_config(recipe)) for known, recipe in found.items()}
-    show_list("recipes whose models `heedful export` cannot write", {known: why for known, why in reasons.items() if why})
+    reasons = {known: obstacles(smallest_config(recipe), recipe.task) for known, recipe in found.items()}
+    instead = {known: " ".join(one.train_with for one in why) for known, why in reasons.items() if why}
+    show_list("to be able to export for transformers, train these recipes with", instead)
     for kind in dict.fromkeys(preset.kind for preset in PRESETS.values()):
         sizes = {known: preset for known, preset in PRESETS.items() if preset.kind == kind}
         millions = {k: f", {p.parameters} million parameters" if p.parameters else "" for k, p in sizes.items()}

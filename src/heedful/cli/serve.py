@@ -43,7 +43,12 @@ def serve(**values: Any) -> None:
 
 
 def named_models(given: list[str]) -> dict[str, Path]:
-    """NAME=DIRECTORY, or a directory that is named after itself: runs/dates and runs/dates/best are both "dates"."""
+    """NAME=DIRECTORY, or a directory that is named after itself: runs/dates and runs/dates/best are both "dates".
+
+    A run of `train --both` is two models, the other one called NAME-reverse.
+    """
+    from heedful.pipelines.model_directory import other_direction
+
     found: dict[str, Path] = {}
     for one in given:
         name, sign, path = one.partition("=")
@@ -58,6 +63,9 @@ def named_models(given: list[str]) -> dict[str, Path]:
         if name in found:
             raise UsageError(f"two models are called '{name}'; give them names: {name}-2={folder}")
         found[name] = folder
+        reverse = other_direction(folder, only_asked=True)
+        if reverse is not None:
+            found.setdefault(f"{name}-reverse", reverse)
     return found
 
 

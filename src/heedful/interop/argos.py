@@ -19,6 +19,7 @@ import numpy as np
 from heedful.data.languages import language_name
 from heedful.errors import HeedfulError
 from heedful.interop import ctranslate2
+from heedful.interop.known_settings import Obstacle
 from heedful.interop.proof import Answer, Comparison, compare, sentences_of
 from heedful.interop.sentence_ends import write_sentence_ends
 from heedful.runtime.files import write_text
@@ -43,16 +44,16 @@ json.dump([answer(text) for text in json.load(sys.stdin)], sys.stdout)
 """
 
 
-def problems(pipeline: Any) -> list[str]:
+def problems(pipeline: Any) -> list[Obstacle]:
     """Every setting of a model that a package cannot express."""
     if pipeline.task != "translation":
-        return [f"task = '{pipeline.task}' (only translation)"]
+        return [Obstacle(f"task = '{pipeline.task}' (only translation)")]
     wrong = ctranslate2.problems(pipeline)
     if not all(is_unigram(tokenizer.backend) for tokenizer in pipeline.tokenizers.values()):
-        wrong.append("a vocabulary that is not of SentencePiece (train with tokenizer.kind=sentencepiece)")
+        wrong.append(Obstacle("a vocabulary that is not of SentencePiece", "tokenizer.kind=sentencepiece"))
     for side in ("source", "target"):
         if not getattr(pipeline, f"{side}_language"):
-            wrong.append(f"{side}_language is not known (train with data.{side}_language=…, a code such as en)")
+            wrong.append(Obstacle(f"an unknown {side} language", f"data.{side}_language=CODE"))
     return wrong
 
 

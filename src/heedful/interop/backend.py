@@ -50,9 +50,10 @@ def why_not(pipeline: AnyPipeline) -> str:
     if find_spec("ctranslate2") is None:
         return "it is not installed; install it with: pip install 'heedful[fast]'"
     from heedful.interop.ctranslate2_spec import inexpressible
+    from heedful.interop.known_settings import sentence
 
     if wrong := inexpressible(pipeline.model.config):
-        return f"the model has settings that it cannot express: {'; '.join(wrong)}"
+        return sentence("it", wrong)
     if pipeline.device.type not in ("cpu", "cuda"):
         return f"it does not compute on {pipeline.device.type}"
     return ""

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError, did_you_mean
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, their_activation
+from heedful.interop.known_settings import Obstacle, obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
+from heedful.nn.positions import SinusoidalPositions
 from heedful.settings import Json, Values
 
 # Their class → our head, our task, and the prefix of the classifier's tensors.
@@ -23,6 +25,7 @@ ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
     "BertForQuestionAnswering": ("token", "question-answering", "qa_outputs"),
 }
 PREFIX = "bert."
+TABLES = ("learned", "sinusoidal", "none")  # positions that a table can hold
 POOLER, NEXT = "pooler.dense", "cls.seq_relationship"
 # Parts of our pre-training model that theirs may lack: BertForMaskedLM has neither a pooler nor next-sentence prediction. On
 # import they are set to zero, and on export a part that is all zeros is left out; training never leaves a part all zeros.
@@ -152,18 +155,34 @@ def their_settings(config: BertConfig) -> dict[str, Json]:
     }
 
 
-def check_exportable(config: BertConfig) -> None:
-    """Raise an error if a BERT of transformers cannot express this configuration."""
-    refuse_settings(config, positions="learned", attention_kind="full", pooler_activation="tanh")
+def obstacles(config: BertConfig) -> list[Obstacle]:
+    """What a BERT of transformers cannot express."""
+    return [*of_embedding_and_pooling(config), *only(config, attention_kind="full", pooler_activation="tanh")]
+
+
+def of_embedding_and_pooling(config: BertConfig) -> list[Obstacle]:
+    """What no encoder of these families can express: positions that no table holds, a head that reads another vector."""
+    found = []
+    if config.positions not in TABLES:
+        found.append(obstacle(config, "positions", "learned", f"only {', '.join(TABLES)}"))
     if config.head not in ("none", "token"):
-        refuse_settings(config, pooling="cls")
-    if config.pooling == "attention":
-        refuse_settings(config, pooling="mean")
+        found += only(config, pooling="cls")
+    elif config.pooling == "attention":
+        found += only(config, pooling="mean")
+    return found
+
+
+def with_table(config: BertConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights with a table of positions, which theirs always has: it holds sinusoids, or zeros where there are none."""
+    if config.positions == "learned":
+        return weights
+    waves = SinusoidalPositions(config.d_model).compute(0, config.max_positions)
+    return {**weights, "embedding.positions.table": waves if config.positions == "sinusoidal" else torch.zeros_like(waves)}
 
 
 def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a BERT config.json, without the names of the classes, and its tensors."""
-    check_exportable(config)
+    weights = with_table(config, weights)
     absent = [part for part in OPTIONAL if config.head == "pretraining" and not weights[f"{part}.weight"].any()]
     architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
     if "next_sentence" in absent:

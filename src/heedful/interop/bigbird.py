@@ -8,8 +8,17 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.bert import NEXT, encoder_map, encoder_settings, known_architecture, their_settings
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings
+from heedful.interop.bert import (
+    NEXT,
+    encoder_map,
+    encoder_settings,
+    known_architecture,
+    of_embedding_and_pooling,
+    their_settings,
+    with_table,
+)
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.known_settings import Obstacle, obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
 from heedful.settings import Json, Values
@@ -90,29 +99,22 @@ def attention_of(foreign: ForeignConfig) -> Values:
     }
 
 
-def check_exportable(config: BertConfig) -> None:
-    """Raise an error if a BigBird of transformers cannot express this configuration."""
-    refuse_settings(config, attention_kind="bigbird", positions="learned", published_bigbird=True)
+def obstacles(config: BertConfig, task: str) -> list[Obstacle]:
+    """What a BigBird of transformers cannot express."""
+    found = [*only(config, attention_kind="bigbird", published_bigbird=True), *of_embedding_and_pooling(config)]
     if config.window > config.attention_block:
-        raise HeedfulError(
-            f"BigBird's window is one block on each side; this model has window {config.window} and attention_block "
-            f"{config.attention_block}"
-        )
-    if config.head not in ("none", "token"):
-        refuse_settings(config, pooling="cls")
-    if config.pooling == "attention":
-        refuse_settings(config, pooling="mean")
+        found.append(obstacle(config, "window", config.attention_block, "at most one attention_block on each side"))
     if config.head != "token":
-        refuse_settings(config, pooler_activation="feed-forward" if config.head == "sequence" else "tanh")
+        found += only(config, pooler_activation="feed-forward" if config.head == "sequence" else "tanh")
+    if task not in [known for head, known, _ in ARCHITECTURES.values() if head == config.head]:
+        found.append(Obstacle(f"a head for {task}, which has further layers there"))
+    return found
 
 
 def to_huggingface(config: BertConfig, weights: Mapping[str, Tensor], task: str) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a BigBird config.json, without the names of the classes, and its tensors."""
-    check_exportable(config)
-    found = [name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task)]
-    if not found:
-        raise HeedfulError(f"BigBird's head for {task} in transformers has layers that this model has not")
-    architecture = found[0]
+    weights = with_table(config, weights)
+    architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
     if config.head == "pretraining" and not weights["next_sentence.weight"].any():
         architecture = "BigBirdForMaskedLM"
     values: dict[str, Json] = {

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from heedful.decoding.sentence import Hypothesis
 from heedful.interop.ctranslate2_engine import CTranslate2Engine, vocabularies
 from heedful.interop.ctranslate2_spec import build_spec, inexpressible, vocabulary
+from heedful.interop.known_settings import Obstacle
 from heedful.interop.proof import WRITTEN, Answer, Comparison, compare, native_texts, sentences_of, text_answer, token_rows
 from heedful.models import kind_of
 from heedful.models.weights import named_weights
@@ -25,7 +26,7 @@ MOST_POSITIONS = 16_384  # that are written for a model whose texts could be lon
 HEADS = ("classifier", "pooling", "masked_language", "next_sentence")  # of a BERT; CTranslate2 has encoders only
 
 
-def problems(pipeline: Any) -> list[str]:
+def problems(pipeline: Any) -> list[Obstacle]:
     """Every setting of a model that CTranslate2 cannot express."""
     return inexpressible(pipeline.model.config)
 

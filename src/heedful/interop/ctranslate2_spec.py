@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.interop.known_settings import unknown_settings
+from heedful.interop.known_settings import Obstacle, obstacle, only, unknown_settings
 from heedful.models.bert import BertConfig
 from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
@@ -28,21 +28,23 @@ Weights = Mapping[str, Tensor]
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 
 
-def inexpressible(config: ModelConfig) -> list[str]:
+def inexpressible(config: ModelConfig) -> list[Obstacle]:
     """Every setting that CTranslate2 cannot express, with what it can; empty if it can express all."""
     wrong = unknown_settings(config)
     if isinstance(config, Seq2SeqConfig):
-        wrong += [] if config.reads == "last" else [f"reads = '{config.reads}' (only 'last')"]
+        wrong += only(config, reads="last")
         if config.positions == "linear-bias":
-            wrong.append("positions = 'linear-bias' (its encoders have no bias on scores)")
+            wrong.append(obstacle(config, "positions", "rotary", "its encoders have no bias on scores"))
         return wrong
     if isinstance(config, GPTConfig):
         if config.positions == "linear-bias" and config.heads & (config.heads - 1):
-            wrong.append(f"positions = 'linear-bias' with heads = {config.heads} (only powers of two)")
+            wrong.append(obstacle(config, "positions", "rotary", "only with a power of two of heads"))
         return wrong
     if isinstance(config, BertConfig):
         return wrong
-    return [f"{type(config).__name__.removesuffix('Config')} as the kind of model (only Transformers that read text)"]
+    kind = type(config).__name__.removesuffix("Config")
+    instead = "model.kind=seq2seq" if kind == "Recurrent" else ""
+    return [Obstacle(f"{kind} as the kind of model (only Transformers that read text)", instead)]
 
 
 def build_spec(config: ModelConfig, weights: Weights, longest: int) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError, UsageError, did_you_mean
+from heedful.interop.known_settings import refuse
 from heedful.interop.proof import sample_texts
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.load import load_pipeline
@@ -57,9 +58,7 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
     if missing := form.missing(form.needs):
         raise HeedfulError(f"--to {to} needs {', '.join(missing)}; install it with: pip install '{form.install}'")
     pipeline = load_pipeline(folder)
-    if wrong := module.problems(pipeline):
-        whole = wrong[0] if to == "huggingface" else f"this model has settings that {to} cannot express: {'; '.join(wrong)}"
-        raise HeedfulError(whole)
+    refuse({"huggingface": "transformers"}.get(to, to), module.problems(pipeline))
     said: list[str] = []
 
     def write(place: Path) -> None:

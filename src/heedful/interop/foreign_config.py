@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from heedful.errors import HeedfulError, did_you_mean
 from heedful.nn.feedforward import Activation
 from heedful.settings import Json
-
-if TYPE_CHECKING:
-    from heedful.models.registry import ModelConfig
 
 T = TypeVar("T")
 
@@ -108,14 +105,3 @@ class ForeignConfig:
 def their_activation(ours: str) -> str:
     """Their name for one of our activations."""
     return next(name for name, known in ACTIVATIONS.items() if known == ours)
-
-
-def refuse_settings(config: ModelConfig, **expected: Json) -> None:
-    """Raise an error if a setting of ours has no counterpart in their model."""
-    wrong = [
-        f"{name} = {getattr(config, name)!r} (only {value!r})"
-        for name, value in expected.items()
-        if getattr(config, name) != value
-    ]
-    if wrong:
-        raise HeedfulError(f"this model has settings that Hugging Face's cannot express: {', '.join(wrong)}")

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, their_activation
+from heedful.interop.known_settings import Obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.gpt import GPTConfig
 from heedful.nn.positions import SinusoidalPositions
@@ -66,16 +67,15 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
     return config, import_weights(weight_map(config, prefix), config, tensors, origin)
 
 
-def check_exportable(config: GPTConfig) -> None:
-    """Raise an error if GPT-2 cannot express this configuration."""
+def obstacles(config: GPTConfig) -> list[Obstacle]:
+    """What neither GPT-2 nor GPT-NeoX can express."""
     tables = ("learned", "sinusoidal", "none")  # what a table of positions can hold; rotary ones are exported as GPT-NeoX
     others: dict[str, Json] = {} if config.positions in (*tables, "rotary") else {"positions": "learned"}
-    refuse_settings(config, norm="pre", attention_kind="full", **others)
+    return only(config, norm="pre", attention_kind="full", **others)
 
 
 def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a GPT-2 config.json and its tensors."""
-    check_exportable(config)
     if config.positions != "learned":  # theirs are a table, which holds ours as well
         waves = SinusoidalPositions(config.d_model).compute(0, config.context)
         table = waves if config.positions == "sinusoidal" else torch.zeros_like(waves)

@@ -18,6 +18,7 @@ from heedful.errors import HeedfulError, UsageError
 from heedful.interop import bert, bigbird, gpt2, gpt_neox, longformer, marian, pegasus, vit
 from heedful.interop.foreign_config import ForeignConfig
 from heedful.interop.foreign_tokenizers import TARGET, read_foreign_tokenizers, read_object, shifted, write_tokenizer
+from heedful.interop.known_settings import Obstacle, refuse
 from heedful.interop.sentence_transformers import is_sentence_encoder, lower_case, read_pooling, write_pooling
 from heedful.jobs.registry import JOBS
 from heedful.models import build_model, kind_of
@@ -122,23 +123,22 @@ def import_huggingface(path: Path, out: Path) -> str:
     return f"read a {what} from {path}; {out} is {JOBS[task].what}" + (f". Note: {note}" if note else "")
 
 
-def why_not_exportable(config: ModelConfig) -> str:
-    """Why a model of this configuration cannot be exported to transformers, or an empty string."""
-    try:
-        if isinstance(config, Seq2SeqConfig):
-            (pegasus if config.norm == "pre" else marian).check_exportable(config)
-        elif isinstance(config, GPTConfig):
-            gpt2.check_exportable(config)
-        elif isinstance(config, BertConfig):
-            family = {"longformer": longformer, "bigbird": bigbird}.get(config.attention_kind, bert)
-            family.check_exportable(config)
-        elif isinstance(config, ViTConfig):
-            vit.check_exportable(config)
+def obstacles(config: ModelConfig, task: str) -> list[Obstacle]:
+    """What transformers cannot express of a model of this configuration."""
+    if isinstance(config, Seq2SeqConfig):
+        found = (pegasus if config.norm == "pre" else marian).obstacles(config)
+    elif isinstance(config, GPTConfig):
+        found = gpt2.obstacles(config)
+    elif isinstance(config, BertConfig):
+        if config.attention_kind in ("longformer", "bigbird"):
+            found = (longformer if config.attention_kind == "longformer" else bigbird).obstacles(config, task)
         else:
-            return f"transformers has no {kind_of(config)} model"
-    except HeedfulError as error:
-        return str(error)
-    return ""
+            found = bert.obstacles(config)
+    elif isinstance(config, ViTConfig):
+        found = vit.obstacles(config)
+    else:
+        return [Obstacle(f"kind = '{kind_of(config)}' (it has no such model)", "model.kind=seq2seq")]
+    return found
 
 
 def export_huggingface(model_dir: Path, out: Path) -> str:
@@ -146,14 +146,14 @@ def export_huggingface(model_dir: Path, out: Path) -> str:
     out = Path(out)
     refuse_to_overwrite(out)
     pipeline = load_pipeline(model_dir)
+    refuse("transformers", problems(pipeline))
     with whole_directory(out) as folder:
         return f"wrote {JOBS[pipeline.task].what} to {out} {write(pipeline, folder)}"
 
 
-def problems(pipeline: AnyPipeline) -> list[str]:
-    """Why a model cannot be exported; empty if it can."""
-    why = why_not_exportable(pipeline.model.config)
-    return [why] if why else []
+def problems(pipeline: AnyPipeline) -> list[Obstacle]:
+    """Everything that keeps a model from being exported."""
+    return obstacles(pipeline.model.config, pipeline.task)
 
 
 def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> str:
@@ -182,10 +182,8 @@ def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> s
         else:
             values, tensors = bert.to_huggingface(config, weights, task)
         values["pad_token_id"] = pad
-    elif kind == "vit":
-        values, tensors = vit.to_huggingface(config, weights)
     else:
-        raise HeedfulError(f"this is a {kind} model, which transformers does not have")
+        values, tensors = vit.to_huggingface(config, weights)
     labels: Sequence[str] = pipeline.labels
     if labels:
         values["id2label"] = {str(number): label for number, label in enumerate(labels)}

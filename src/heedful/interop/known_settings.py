@@ -1,11 +1,17 @@
-"""The settings of models that the exports were written for; a newer one that is switched on is refused, not left out."""
+"""The settings that keep a model from being exported, and what to train with instead.
+
+A setting that is newer than the exports is refused when it is switched on, not left out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from heedful.errors import HeedfulError
 from heedful.models.attention_settings import AttentionFields
+from heedful.settings import Json, Values
 
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
@@ -29,11 +35,42 @@ KNOWN = {
 IGNORED = {one.name for one in dataclasses.fields(AttentionFields)} - {"attention_kind"} | {"init"}
 
 
-def unknown_settings(config: ModelConfig) -> list[str]:
+class Obstacle(NamedTuple):
+    """What another library cannot express."""
+
+    what: str
+    train_with: str = ""  # the setting that another library can express
+
+
+def only(config: ModelConfig, **expected: Json) -> list[Obstacle]:
+    """Settings that are not as another library has them."""
+    return [
+        obstacle(config, name, value, f"only {value!r}") for name, value in expected.items() if getattr(config, name) != value
+    ]
+
+
+def obstacle(config: ModelConfig, name: str, instead: Json, why: str) -> Obstacle:
+    """A setting that cannot be expressed, why, and the value to train with instead."""
+    written = str(instead).lower() if isinstance(instead, bool) else str(instead)
+    return Obstacle(f"{name} = {getattr(config, name)!r} ({why})", f"model.{name}={written}")
+
+
+def sentence(library: str, found: Sequence[Obstacle]) -> str:
+    """Every obstacle, and what to train with so that there is none."""
+    said = f"this model has settings that {library} cannot express: {', '.join(one.what for one in found)}"
+    instead = [one.train_with for one in found]
+    return f"{said}; train with {' '.join(instead)}" if all(instead) else said
+
+
+def refuse(library: str, found: Sequence[Obstacle]) -> None:
+    """Raise an error that lists every obstacle, if there are any."""
+    if found:
+        raise HeedfulError(sentence(library, found))
+
+
+def unknown_settings(config: ModelConfig) -> list[Obstacle]:
     """Settings that no export knows, where they are not at their defaults."""
     known = KNOWN.get(type(config).__name__, "").split()
-    return [
-        f"{field.name} = {getattr(config, field.name)!r} (only {field.default!r})"
-        for field in dataclasses.fields(config)
-        if known and field.name not in (*known, *IGNORED) and getattr(config, field.name) != field.default
-    ]
+    new = [field for field in dataclasses.fields(config) if known and field.name not in (*known, *IGNORED)]
+    defaults: Values = {field.name: field.default for field in new}
+    return only(config, **defaults)

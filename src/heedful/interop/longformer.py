@@ -8,8 +8,16 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.bert import encoder_map, encoder_settings, known_architecture, their_settings
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings
+from heedful.interop.bert import (
+    encoder_map,
+    encoder_settings,
+    known_architecture,
+    of_embedding_and_pooling,
+    their_settings,
+    with_table,
+)
+from heedful.interop.foreign_config import ForeignConfig
+from heedful.interop.known_settings import Obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.bert import BertConfig, Head
 from heedful.settings import Json, Values
@@ -103,35 +111,28 @@ def window_of(foreign: ForeignConfig) -> int:
     return window // 2
 
 
-def check_exportable(config: BertConfig) -> None:
-    """Raise an error if a Longformer of transformers cannot express this configuration."""
-    refuse_settings(config, attention_kind="longformer", positions="learned", pooler_activation="tanh")
-    if config.head not in ("none", "token"):
-        refuse_settings(config, pooling="cls")
-    if config.pooling == "attention":
-        refuse_settings(config, pooling="mean")
+def obstacles(config: BertConfig, task: str) -> list[Obstacle]:
+    """What a Longformer of transformers cannot express."""
+    found = [*only(config, attention_kind="longformer", pooler_activation="tanh"), *of_embedding_and_pooling(config)]
     if config.head == "pretraining":
-        refuse_settings(config, activation="gelu")
-    if config.head == "sequence":
-        refuse_settings(config, global_tokens=1, global_question=False)
-    elif config.global_tokens:
-        # Question answering has them in the question; in the other classes they are an argument of each call.
-        refuse_settings(config, global_tokens=0)
+        found += only(config, activation="gelu")
+    # Question answering has global tokens in the question, classification at the beginning; in the other classes they are an
+    # argument of each call.
+    first = 1 if config.head == "sequence" else 0
+    return found + only(config, global_tokens=first, global_question=task == "question-answering")
 
 
 def to_huggingface(
     config: BertConfig, weights: Mapping[str, Tensor], task: str, pad: int, sep: int
 ) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a Longformer config.json, without the names of the classes, and its tensors."""
-    check_exportable(config)
+    weights = with_table(config, weights)
     architecture = next(name for name, (head, known, _) in ARCHITECTURES.items() if (head, known) == (config.head, task))
-    if config.global_question != (architecture == "LongformerForQuestionAnswering"):
-        refuse_settings(config, global_question=not config.global_question)
     if config.head == "pretraining" and any(weights[f"{part}.weight"].any() for part in ("pooler", "next_sentence")):
         raise HeedfulError("Longformer has no next-sentence prediction, which this model has learned; export a fine-tuned one")
     if not config.global_projections:  # theirs always has projections for global tokens: the same again
         own = {name: weight for name, weight in weights.items() if ".self_attention.project_in." in name}
-        weights = {**weights, **{name.replace("project_in", "project_global"): weight for name, weight in own.items()}}
+        weights = {**weights, **{name.replace("project_in", "project_global"): weight.clone() for name, weight in own.items()}}
     values: dict[str, Json] = {
         "model_type": "longformer",
         "architectures": [architecture],

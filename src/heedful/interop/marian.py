@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, their_activation
+from heedful.interop.known_settings import Obstacle, obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.nn.positions import SinusoidalPositions
@@ -99,27 +100,26 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
     return config, reorder_features(weights, theirs_in_our_order(config.d_model))
 
 
-def check_exportable(config: Seq2SeqConfig) -> None:
-    """Raise an error if Marian cannot express this configuration."""
-    check_heads_and_reads(config, norm="post", positions="sinusoidal")
+def obstacles(config: Seq2SeqConfig) -> list[Obstacle]:
+    """What Marian cannot express."""
+    return only(config, norm="post", positions="sinusoidal") + of_heads_and_reads(config)
 
 
-def check_heads_and_reads(config: Seq2SeqConfig, **expected: Json) -> None:
-    """Raise an error if the heads or what the decoder reads are not as in every encoder–decoder of transformers, or if a
-    setting is not as expected."""
+def of_heads_and_reads(config: Seq2SeqConfig) -> list[Obstacle]:
+    """What no encoder–decoder of transformers can express: other heads, or a decoder that reads more than the last layer."""
     usual = config.d_model // config.heads
-    if config.decoder_attention_kind is not None:
-        expected["decoder_attention_kind"] = "full"
-    refuse_settings(config, **expected, reads="last", attention_kind="full")
-    if (config.d_k or usual, config.d_v or usual) != (usual, usual) or config.d_model % config.heads:
-        raise HeedfulError(
-            f"their heads are d_model / heads = {usual} wide; this model has d_k {config.d_k} and d_v {config.d_v}"
-        )
+    decoder: dict[str, Json] = {} if config.decoder_attention_kind is None else {"decoder_attention_kind": "full"}
+    found = only(config, reads="last", attention_kind="full", **decoder)
+    if config.d_model % config.heads:
+        found.append(Obstacle(f"d_model = {config.d_model} (only a multiple of heads = {config.heads})"))
+    for name in ("d_k", "d_v"):
+        if getattr(config, name) not in (None, usual):
+            found.append(obstacle(config, name, usual, f"only d_model / heads = {usual}"))
+    return found
 
 
 def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a Marian config.json and its tensors."""
-    check_exportable(config)
     values: dict[str, Json] = {
         "model_type": "marian",
         "architectures": [ARCHITECTURE],

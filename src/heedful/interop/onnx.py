@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from heedful.data.collation import frame
 from heedful.decoding.sentence import Hypothesis, Limits
-from heedful.interop.known_settings import unknown_settings
+from heedful.interop.known_settings import Obstacle, unknown_settings
 from heedful.interop.onnx_graph import Graph
 from heedful.interop.onnx_models import bert_graph, decoder_graph, encoder_graph, gpt_graph, vit_graph
 from heedful.interop.proof import (
@@ -44,10 +44,12 @@ BATCH = 7  # inputs of different lengths that the check runs together
 Arrays = dict[str, NDArray[Any]]
 
 
-def problems(pipeline: AnyPipeline) -> list[str]:
+def problems(pipeline: AnyPipeline) -> list[Obstacle]:
     """Every setting of a model that is not written as ONNX."""
     config = pipeline.model.config
-    return ["kind = 'recurrent' (only Transformers)"] if kind_of(config) == "recurrent" else unknown_settings(config)
+    if kind_of(config) == "recurrent":
+        return [Obstacle("kind = 'recurrent' (only Transformers)", "model.kind=seq2seq")]
+    return unknown_settings(config)
 
 
 def graphs(pipeline: AnyPipeline, share: bool = True) -> dict[str, Graph]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from heedful.errors import HeedfulError
 from heedful.interop import marian
 from heedful.interop.foreign_config import their_activation
+from heedful.interop.known_settings import Obstacle, obstacle
 from heedful.interop.weight_map import MappedWeight, export_weights, linear
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.settings import Json
@@ -22,19 +22,16 @@ def two_vocabularies(config: Seq2SeqConfig) -> bool:
     return config.tie != "all"
 
 
-def check_exportable(config: Seq2SeqConfig) -> None:
-    """Raise an error if neither can express this configuration."""
-    marian.check_heads_and_reads(config)
+def obstacles(config: Seq2SeqConfig) -> list[Obstacle]:
+    """What neither can express."""
+    found = marian.of_heads_and_reads(config)
     if config.positions not in ("sinusoidal", "learned", "none"):
-        raise HeedfulError(
-            "this model has settings that Hugging Face's cannot express: "
-            f"positions = '{config.positions}' (only 'sinusoidal', 'learned' or 'none'); train with model.positions=sinusoidal"
-        )
+        found.append(obstacle(config, "positions", "sinusoidal", "only 'sinusoidal', 'learned' or 'none'"))
+    return found
 
 
 def to_huggingface(config: Seq2SeqConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → their config.json and tensors."""
-    check_exportable(config)
     pegasus = config.positions == "sinusoidal"
     vocabulary = config.target_vocab + (config.source_vocab if two_vocabularies(config) else 0)
     values: dict[str, Json] = {

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.interop.foreign_config import ForeignConfig, refuse_settings, their_activation
+from heedful.interop.foreign_config import ForeignConfig, their_activation
+from heedful.interop.known_settings import Obstacle, only
 from heedful.interop.weight_map import MappedWeight, export_weights, import_weights, linear
 from heedful.models.vit import ViTConfig
 from heedful.settings import Json
@@ -69,14 +70,13 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
     return config, weights
 
 
-def check_exportable(config: ViTConfig) -> None:
-    """Raise an error if a ViT of transformers cannot express this configuration."""
-    refuse_settings(config, pooling="cls", attention_kind="full")
+def obstacles(config: ViTConfig) -> list[Obstacle]:
+    """What a ViT of transformers cannot express."""
+    return only(config, pooling="cls", attention_kind="full")
 
 
 def to_huggingface(config: ViTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a ViT config.json, without the names of the classes, and its tensors."""
-    check_exportable(config)
     values: dict[str, Json] = {
         "model_type": "vit",
         "architectures": [ARCHITECTURE],

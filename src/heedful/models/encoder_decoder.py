@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.model import Model
+from heedful.nn.fast.linear import linear_map
 from heedful.nn.trace import Trace
 
 Tie = Literal["all", "target", "none"]
@@ -116,7 +117,7 @@ class EncoderDecoder(Model):
 
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, target_vocab)."""
-        return nn.functional.linear(states, self.output_weight, self.output_bias)
+        return linear_map(states, self.output_weight, self.output_bias)
 
     def forward(
         self,

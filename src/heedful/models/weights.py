@@ -75,3 +75,13 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str, n
     with torch.no_grad():
         for name, tensor in fitting.items():
             own[name].copy_(tensor)
+
+
+def with_new_rows(weight: Tensor, rows: int, first: int, parts: Sequence[Sequence[int]]) -> Tensor:
+    """A matrix or vector with one row per token, for more tokens: a new one, from id `first` on, is the mean of its parts'
+    rows, or of all rows if it has none. So its logit is never the highest before training."""
+    larger = weight.new_zeros(rows, *weight.shape[1:])
+    larger[: len(weight)] = weight
+    for number, tokens in enumerate(parts):
+        larger[first + number] = (weight[list(tokens)] if tokens else weight).mean(0)
+    return larger

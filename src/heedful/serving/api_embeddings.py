@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from heedful import __version__
+from heedful.serving.pool import Model
 from heedful.serving.request_error import RequestError
 from heedful.serving.service import Service
 from heedful.settings import JsonObject
@@ -31,13 +32,13 @@ PROBLEMS: dict[int | str, JsonObject] = {
 
 
 class EmbedRequest(BaseModel):
-    """Texts to turn into vectors; a text longer than the model reads is cut."""
+    """Texts to turn into vectors."""
 
     model_config = ConfigDict(extra="ignore")
 
     inputs: Text | list[Text]
     normalize: bool | None = None
-    truncate: bool | None = None
+    truncate: bool | None = Field(None, description="Whether a text longer than the model reads is cut, or else refused.")
     model: str | None = None
 
 
@@ -47,8 +48,8 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     inputs: Text | list[Annotated[list[Text], Field(min_length=1, max_length=1)]]
-    raw_scores: bool | None = None
-    truncate: bool | None = None
+    raw_scores: Literal[False] | None = None
+    truncate: bool | None = Field(None, description="Whether a text longer than the model reads is cut, or else refused.")
     model: str | None = None
 
 
@@ -101,6 +102,8 @@ def router(service: Service) -> APIRouter:
         model = service.model(request, body.model, "embed")
         texts = as_list(body.inputs)
         service.check_texts(texts)
+        if body.truncate is False:
+            await check_lengths(service, request, model, texts)
         vectors = [answers[0]["vector"] for answers in await service.all(request, model, "embed", texts, {})]
         return JSONResponse([unit(vector) if body.normalize is not False else vector for vector in vectors])
 
@@ -111,6 +114,8 @@ def router(service: Service) -> APIRouter:
             raise RequestError(400, "the model classifies images: send them to /api/classify", "model")
         texts = [body.inputs] if isinstance(body.inputs, str) else [row[0] for row in as_list(body.inputs)]
         service.check_texts(texts)
+        if body.truncate is False:
+            await check_lengths(service, request, model, texts)
         options = {"top": len(model.facts["labels"])}
         rows = [
             [{"score": one["probability"], "label": one["label"]} for one in answers[0]["labels"]]
@@ -132,10 +137,19 @@ def router(service: Service) -> APIRouter:
         """As Hugging Face's client calls an endpoint: the classes of each text, or its vector."""
         first = next(iter(service.pool.models.values()))
         if "classify" in first.facts["verbs"]:
-            return await predict(request, PredictRequest(inputs=[[text] for text in as_list(body.inputs)], model=body.model))
+            rows = [[text] for text in as_list(body.inputs)]
+            return await predict(request, PredictRequest(inputs=rows, truncate=body.truncate, model=body.model))
         return await embed(request, body)
 
     return api
+
+
+async def check_lengths(service: Service, request: Request, model: Model, texts: list[str]) -> None:
+    """No text that is longer than the model reads."""
+    longest = model.facts["max_length"]
+    for answers in await service.all(request, model, "tokenize", texts, {"add_special_tokens": True}):
+        if (given := len(answers[0]["tokens"])) > longest:
+            raise RequestError(413, f"inputs must have at most {longest:,} tokens, not {given:,}", "size")
 
 
 def unit(vector: list[float]) -> list[float]:

@@ -143,18 +143,17 @@ def router(service: Service) -> APIRouter:
         check_key(service, request, given)
         texts = given.get("q")
         several = isinstance(texts, list)
-        if not texts and texts != "":
+        if not texts:
             raise RequestError(400, "Invalid request: missing q parameter")
         if not (isinstance(texts, str) or (several and all(isinstance(text, str) for text in texts))):
             raise RequestError(400, "Invalid request: q parameter is not text")
         inputs: list[str] = texts if isinstance(texts, list) else [str(texts)]
-        service.check_texts(inputs)
+        source, target = text_of(given, "source"), text_of(given, "target")
+        wanted = alternatives_of(service, given.get("alternatives", 0))
+        check_size(service, inputs)
         kind = given.get("format") or "text"
         if kind not in ("text", "html"):
-            raise RequestError(400, f"Invalid request: {str(kind)[:40]} format is not supported")
-        wanted = number_of(given.get("alternatives", 0))
-        service.check_options({"n_best": wanted + 1})
-        source, target = text_of(given, "source"), text_of(given, "target")
+            raise RequestError(400, f"{str(kind)[:40]} format is not supported")
         ways, detected = chosen_ways(service, inputs, source, target)
         work = [
             asyncio.ensure_future(translate_text(service, request, way, text, wanted, kind == "html"))
@@ -183,7 +182,7 @@ def router(service: Service) -> APIRouter:
         given = await parameters(request)
         check_key(service, request, given)
         text = text_of(given, "q")
-        service.check_texts([text])
+        check_size(service, [text])
         found = [percentage(code, p) for code, p in service.languages.detect(text)[:5]]
         return JSONResponse([one for one in found if one["confidence"] > 0] or found[:1])
 
@@ -211,7 +210,7 @@ def router(service: Service) -> APIRouter:
             raise RequestError(
                 400, f"Invalid request: the file is not UTF-8 but {guess_encoding(content) or 'no text'}"
             ) from error
-        service.check_texts([text])
+        check_size(service, [text])
         (way,), _ = chosen_ways(service, [text], text_of(given, "source"), text_of(given, "target"))
         best, _ = await translate_text(service, request, way, text, 0, suffix != ".txt")
         secret = files.keep(name, best.encode())
@@ -233,8 +232,9 @@ async def parameters(request: Request) -> JsonObject:
     if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
         form = await request.form(max_files=1, max_fields=100)
         found: JsonObject = dict(form)
-        if len(form.getlist("q")) > 1:
-            found["q"] = form.getlist("q")
+        texts = [text.replace("\r\n", "\n") if isinstance(text, str) else text for text in form.getlist("q")]
+        if texts:  # browsers send lines with \r\n
+            found["q"] = texts if len(texts) > 1 else texts[0]
         return found
     body = await request.body()
     if not body:
@@ -254,7 +254,7 @@ def check_key(service: Service, request: Request, given: JsonObject) -> None:
     if service.keys and not request.state.key_given:
         key = given.get("api_key")
         if not key:
-            raise RequestError(403, "Please contact the server operator to get an API key")
+            raise RequestError(400, "Please contact the server operator to get an API key")
         number = service.keys.number(key) if isinstance(key, str) else None
         service.rates.check(request.state.caller if number is None else f"key {number}")
         if number is None:
@@ -271,15 +271,23 @@ def text_of(given: JsonObject, name: str) -> str:
     return value
 
 
-def number_of(given: Any) -> int:
-    """How many alternatives are wanted."""
+def alternatives_of(service: Service, given: Any) -> int:
+    """How many alternatives are wanted; fewer than none is none."""
     try:
-        found = int(given)
+        found = max(0, int(given))
     except (TypeError, ValueError, OverflowError):
-        found = -1
-    if found < 0:
-        raise RequestError(400, "Invalid request: alternatives parameter must be a whole number from 0 on")
+        raise RequestError(400, "Invalid request: alternatives parameter is not a number") from None
+    if found >= service.settings.max_beam:
+        raise RequestError(400, f"Invalid request: alternatives parameter must be <= {service.settings.max_beam - 1}")
     return found
+
+
+def check_size(service: Service, texts: list[str]) -> None:
+    """Not too many texts, not too long: 400, as LibreTranslate answers, where other APIs answer 413."""
+    try:
+        service.check_texts(texts)
+    except RequestError as error:
+        raise RequestError(400, f"Invalid request: {error}") from error
 
 
 def percentage(code: str, probability: float) -> JsonObject:

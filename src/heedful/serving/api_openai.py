@@ -31,7 +31,7 @@ class OpenAIProblem(BaseModel):
 
 
 PROBLEMS: dict[int | str, JsonObject] = {
-    status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
+    status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 429, 500, 503)
 }
 
 
@@ -132,7 +132,8 @@ def router(service: Service) -> APIRouter:
         if body.encoding_format == "base64":
             rows = [base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode() for vector in vectors]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-        tokens = sum(len(text.split()) for text in texts)
+        counted = await service.all(request, chosen, "tokenize", texts, {"add_special_tokens": True})
+        tokens = sum(min(len(answers[0]["tokens"]), chosen.facts["max_length"]) for answers in counted)
         return JSONResponse(
             {
                 "object": "list",

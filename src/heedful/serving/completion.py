@@ -121,8 +121,12 @@ class Completion:
         for name in names:
             offsets.append(at)
             at += len(name)
-        tops = ranked if self.logprobs else None
-        return {"tokens": names, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
+        kept = len(names)
+        if self.stopped:  # tokens of the stop text are not shown either
+            end = (len(self.prompt) if self.echo else 0) + len(self.text())
+            kept = sum(offset < end for offset in offsets)
+        tops = ranked[:kept] if self.logprobs else None
+        return {"tokens": names[:kept], "token_logprobs": values[:kept], "top_logprobs": tops, "text_offset": offsets[:kept]}
 
     def of_prompt(self) -> tuple[list[str], list[float | None], list[dict[str, float] | None]]:
         """The tokens of the prompt, the log-probability of each but the first, and the most probable ones."""

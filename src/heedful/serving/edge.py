@@ -56,8 +56,8 @@ def error_answer(path: str, error: RequestError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     message = str(error)
     if path.startswith("/v1/"):
-        kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-        kind = "server_error" if status >= 500 else kinds.get(status, "invalid_request_error")
+        status = 400 if status == 422 else status  # as OpenAI answers
+        kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
         codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
         body: JsonObject = {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
     elif path in EMBEDDINGS or path == "/":

@@ -51,8 +51,8 @@ class Languages:
         return None
 
     def targets(self, source: str) -> list[str]:
-        """The languages that a language can be translated into."""
-        return [code for code in self.codes if self.way(source, code)]
+        """The languages that a language can be translated into: as LibreTranslate lists them, itself among them."""
+        return sorted(code for code in self.codes if self.way(source, code) is not None)
 
     def listed(self) -> list[JsonObject]:
         """In LibreTranslate's shape."""
@@ -84,5 +84,5 @@ class Languages:
         everything = [(code, float(p)) for code, p in self.identifier.rank(text[:5000])]
         if not wanted:
             return everything
-        # Among all languages first, so that a text in none of those served is told as such by its low probability.
+        # Among all languages first, so that a text in none of those served is recognised by its low probability.
         return [(self.find(code) or code, p) for code, p in everything if code in wanted]

@@ -17,7 +17,6 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from heedful.page.served import write_model_file
 from heedful.serving.pool import Model, Pool
 from heedful.serving.request_error import RequestError
 from heedful.serving.settings import Keys
@@ -80,11 +79,18 @@ class ModelFiles:
         return wanted
 
 
+def write_file(folder: str, name: str, path: str) -> None:
+    """Pack a model; only the process that does it imports PyTorch."""
+    from heedful.page.served import write_model_file
+
+    write_model_file(folder, name, path)
+
+
 def pack(folder: str, name: str, path: Path) -> None:
     """Write the file of a model, in a process of its own."""
     temporary = path.with_suffix(".tmp")
     process = multiprocessing.get_context("spawn").Process(
-        target=write_model_file, args=(folder, name, str(temporary)), daemon=True, name=f"heedful-pack-{name}"
+        target=write_file, args=(folder, name, str(temporary)), daemon=True, name=f"heedful-pack-{name}"
     )
     process.start()
     process.join(PATIENCE)
@@ -97,7 +103,7 @@ def pack(folder: str, name: str, path: Path) -> None:
 
 
 def card(model: Model, whole: bool) -> JsonObject:
-    """What the page is told of a model; samples may be private data and are only for those who may use it."""
+    """What the page learns about a model; samples may be private data and are only for those who may use it."""
     facts = model.facts
     found = {
         "name": model.name, "job": facts["task"], "verbs": facts["verbs"], "parameters": facts["parameters"], **facts["page"],

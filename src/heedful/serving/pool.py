@@ -258,9 +258,9 @@ class Pool:
     # What workers say
 
     def receive(self, worker: WorkerProcess) -> None:
-        """Take all messages of a worker; it has died when its pipe is at its end."""
+        """Take a message of a worker, called again while there are more; it has died when its pipe is at its end."""
         try:
-            while worker.pipe and worker.pipe.poll():
+            if worker.pipe:
                 self.handle(worker, worker.pipe.recv())
         except (EOFError, OSError):
             self.bury(worker)

@@ -5,6 +5,7 @@ What they say to each other is in `messages`. The process ends when the pipe is 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import queue
@@ -101,6 +102,7 @@ class Worker:
                 self.load(key, folder)
             case Unload(key):
                 self.models.pop(key, None)
+                spare_the_collector()
             case Cancel(id):
                 for model in self.models.values():
                     model.cancel(id)
@@ -122,9 +124,18 @@ class Worker:
             if isinstance(pipeline, DecoderPipeline):
                 use_backend(pipeline, Path(folder), self.backend, logger.info)
             self.models[key] = ServedModel(key, pipeline, self.pipe)
+            spare_the_collector()
             self.pipe.send(Loaded(key, facts_of(pipeline, folder)))
         except HeedfulError as error:
             self.pipe.send(Loaded(key, {}, str(error)))
+
+
+def spare_the_collector() -> None:
+    """Free what is no longer used, and let garbage collections skip the modules and models that stay: each would take long
+    enough to be noticed by a caller."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def facts_of(pipeline: AnyPipeline, folder: str) -> JsonObject:

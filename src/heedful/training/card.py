@@ -22,6 +22,17 @@ def _what_it_is(recipe: Recipe) -> str:
     return f"{about[0].upper()}{about[1:]}."
 
 
+def _helpers(data: PairSettings) -> dict[str, str]:
+    """What a run holds beside the model."""
+    found = {
+        "plain text of the target": f"{data.monolingual_target}, back-translated by the run's `reverse/`",
+        "plain text of the source": f"{data.monolingual_source}, translated by the run's `first/`",
+        "other direction": "the run's `reverse/`",
+    }
+    there = (data.monolingual_target, data.monolingual_source, data.both)
+    return {name: value for (name, value), given in zip(found.items(), there, strict=True) if given}
+
+
 def model_card(
     recipe: Recipe,
     model: nn.Module,
@@ -56,6 +67,8 @@ def model_card(
     lines.append(f"| trained on | {' '.join(name for name in files if name)} |")
     if isinstance(recipe.data, PairSettings) and any(languages := languages_of(recipe.data)):
         lines.append(f"| languages | {' → '.join(language_name(code) or 'unknown' for code in languages)} |")
+    if isinstance(recipe.data, PairSettings):
+        lines += [f"| {name} | {value} |" for name, value in _helpers(recipe.data).items()]
     names = shown_scores(next(iter(scores.values())))
     lines += ["", f"| held-out | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
     for split, found in scores.items():
