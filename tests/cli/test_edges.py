@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -305,6 +306,21 @@ def test_standard_output_that_is_full_is_a_sentence(trained: Trained) -> None:
 def test_quiet_shows_results_alone_and_help_is_short_to_ask_for(trained: Trained, run: Run) -> None:
     assert run("classify", "-h")[0].strip().startswith("Usage: heedful classify")
     assert run("--quiet", "classify", trained("classification"), "text")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        (["serve", "{folder}"], "serving needs signals and limits of processes that Windows does not have; use WSL"),
+        (["train", "dates", "--run", "{folder}/run"], "training needs file locks that Windows does not have; use WSL"),
+    ],
+)
+def test_what_windows_cannot_do_is_a_sentence(
+    command: list[str], fault: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.cli.serve.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # so that importing it fails
+    assert fault in run(*(word.format(folder=tmp_path) for word in command), code=1)[1]
 
 
 # Scores

@@ -45,8 +45,10 @@ def recipe_of(folder: Path, *overrides: str) -> Recipe:
     ],
 )
 def test_a_stopped_run_is_saved_finished_and_continued_to_the_same_weights(
-    number: int, model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup and background shells have some of them ignored
+    request.addfinalizer(lambda: signal.signal(number, before))
     monkeypatch.setattr(pieces, "PIECE_SCORES", 100)  # short texts are several pieces, too
     recipe = recipe_of(tmp_path, *(f"model.{setting}" for setting in model))
     train(recipe, tmp_path / "whole", Silence())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,8 @@ def serve(**values: Any) -> None:
     Every path with its options is at /docs of the address it prints. Ctrl-C or SIGTERM stops it when what has begun is
     answered; SIGHUP loads the models again, as does a changed model directory.
     """
+    if sys.platform == "win32":
+        raise HeedfulError("serving needs signals and limits of processes that Windows does not have; use WSL, Linux or macOS")
     models = named_models(values.pop("models"))
     settings = ServeSettings(**values)
     try:

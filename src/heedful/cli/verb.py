@@ -109,7 +109,7 @@ def option_parameters(options: type[DataclassInstance]) -> Iterator[inspect.Para
 
 
 def show_results(request: Request) -> None:
-    """Print the result of every input in order. One that cannot be used is told, and the others are done all the same."""
+    """Print the result of every input in order. One that cannot be used is reported; the others are processed all the same."""
     from heedful.pipelines.pipeline import run_each
 
     failed = total = 0
@@ -140,7 +140,7 @@ def _lines(request: Request, given: object, results: Sequence[Result] | InputErr
     texts = [""] if isinstance(results, InputError) else [result.as_text() for result in results]
     for number, text in enumerate(texts):
         if request.verb.name == "generate" and not (first and number == 0):
-            yield ""  # texts of many lines are told apart by a blank one
+            yield ""  # a blank line separates texts of many lines
         yield text
     wanted = getattr(request.options, "n_best", 1)
     written = sum(text.count("\n") + 1 for text in texts)

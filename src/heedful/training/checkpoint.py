@@ -26,7 +26,7 @@ NAME = re.compile(r"step-(\d{9})\.safetensors")
 
 @dataclass
 class Progress:
-    """How far training is."""
+    """Where training stands."""
 
     step: int = 0
     epoch: int = 0

@@ -66,7 +66,7 @@ export const en = {
   "lens.ask": "Point at a cell.", "lens.layer": "layer {layer}", "norms.title": "Length of the vectors", "norms.about": "The residual stream grows as layers add to it. Each faint line is a token, the strong one their mean.",
   "norms.layer": "layer", "norms.length": "length",
 
-  "writing.title": "The next token", "writing.about": "The decoder writes one token at a time. Take the most probable one, draw one by chance, or click any candidate and see how the text goes on.",
+  "writing.title": "The next token", "writing.about": "The decoder writes one token at a time. Take the most probable one, draw one at random, or click any candidate and see how the text goes on.",
   "writing.next": "Next token", "writing.draw": "Draw one", "writing.finish": "Write to the end", "writing.back": "Take back", "writing.restart": "Start again", "writing.candidates": "Candidates", "writing.sampling": "Sampling",
   "writing.temperature": "Temperature", "writing.top_k": "Top-k", "writing.top_p": "Top-p", "writing.all": "all", "writing.end": "end", "writing.done": "The text is finished.", "writing.entropy": "Entropy: {bits} bits. Faded candidates are left out by top-k or top-p.",
   "writing.why": "Why? What this step attends to in the source", "writing.whyBack": "Why? What this step attends to", "writing.beam": "Beam search", "writing.beamAbout": "Beam search keeps the best few texts at every step. Branches grow, end, or are dropped when others score better.",
