@@ -13,7 +13,7 @@ from heedful.plan.plan import Clock, Plan, Speed, plan_pairs
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.open_settings import with_values
 
-MULTI30K = PairStatistics(29_000, (1_800_000, 2_100_000), (377_000, 360_000), tokens=455_000, valid=1014, test=1000)
+MULTI30K = PairStatistics(29_000, (1_772_238, 2_046_956), (345_020, 322_383), tokens=469_826, valid=1014, test=1000)
 
 
 def text_of(pairs: int, length: int = 60) -> PairStatistics:
