@@ -56,8 +56,8 @@ def noised(text: str, rng: random.Random) -> str:
 class Bench:
     """A folder with the corpus and one run for each way."""
 
-    def __init__(self, data: Path, folder: Path, pairs: int, plain: int, steps: int) -> None:
-        self.folder, self.steps, self.data = folder, steps, data
+    def __init__(self, data: Path, folder: Path, pairs: int, plain: int, settings: list[str]) -> None:
+        self.folder, self.settings = folder, settings
         folder.mkdir(parents=True, exist_ok=True)
         every = list(zip(lines(data / "train.en"), lines(data / "train.de"), strict=True))
         random.Random(1).shuffle(every)
@@ -125,7 +125,15 @@ class Bench:
             if (self.folder / f"{file}.{language}").exists()
         ]
         every = [f"training.{key}={max(1, steps // 4)}" for key in ("validate_every", "checkpoint_every")]
-        settings = [f"data.source={source}", f"data.target={target}", f"training.steps={steps}", *held_out, *every, *SETTINGS]
+        settings = [
+            f"data.source={source}",
+            f"data.target={target}",
+            f"training.steps={steps}",
+            *held_out,
+            *every,
+            *SETTINGS,
+            *self.settings,
+        ]
         return self.once(name, lambda: self.command("train", "multi30k", *settings, "--run", self.folder / name))
 
     def with_pairs(self, made: Pairs) -> Pairs:
@@ -166,9 +174,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--reverse-steps", type=int, default=400)
     parser.add_argument("--ways", nargs="+", default=["pairs", "greedy", "greedy tagged", "drawn tagged", "beam", "denoise"])
+    parser.add_argument("--settings", nargs="*", default=[], help="of every run, such as model.layers=2")
     parser.add_argument("--save", type=Path)
     a = parser.parse_args()
-    bench = Bench(a.data, a.folder, a.pairs, a.plain, a.steps)
+    bench = Bench(a.data, a.folder, a.pairs, a.plain, a.settings)
     rows = []
     for way in a.ways:
         name, steps, seconds = way.replace(" ", "-"), a.steps, 0.0

@@ -4,8 +4,13 @@
 
 Every server has the same weights and runs as a process of its own, reached over real sockets by callers in another process:
 each sends its next request when the last one is answered. The server for comparison is what a tutorial shows: FastAPI and
-uvicorn around `translator.translate(text)`, all cores for one text at a time. LibreTranslate is measured when it is installed
-and given a package of the same model (`--argos`). Servers take turns in every round; numbers are medians over the rounds.
+uvicorn around `translator.translate(text)`, all cores for one text at a time. LibreTranslate, from an environment of its own,
+is measured with a package of the same model, written by `heedful export --to argos`, and the model's beam:
+
+    python -m venv lt && lt/bin/pip install libretranslate
+    python benchmarks/serving.py --model RUN --input FILE --argos RUN.argosmodel --libretranslate lt/bin
+
+Servers take turns in every round; numbers are medians over the rounds.
 
 "direct" is `translator.translate(text)` in Python, without a server. The last line is for machines.
 """
@@ -21,14 +26,17 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heedful.pipelines import load_pipeline
+from heedful.pipelines.model_directory import find_directory
 from measuring import Transcript, own_bytes, with_children
 
 TUTORIAL = """
@@ -66,28 +74,61 @@ class Measured:
     errors: int
 
 
+@dataclass(frozen=True)
+class Served:
+    """How a server is started and asked."""
+
+    command: list[str]  # {port} is put in
+    path: str = "/api/translate"
+    ready: str = "/ready"
+    body: str = '{"inputs": %s}'
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def servers_of(options: argparse.Namespace, folder: Path) -> dict[str, Served]:
+    """Name → server."""
+    serve = ["-m", "heedful", "serve", str(options.model), "--port", "{port}", "--max-queue", "100000"]
+    found = {
+        "heedful": Served([sys.executable, *serve, "--workers", str(options.workers)]),
+        "one at a time": Served([sys.executable, "-c", TUTORIAL, str(options.model), "{port}"]),
+    }
+    if options.argos:
+        pipeline: Any = load_pipeline(find_directory(options.model))
+        places = {f"XDG_{kind}_HOME": str(folder / kind) for kind in ("DATA", "CONFIG", "CACHE")}
+        environment = {
+            **places,
+            "ARGOS_PACKAGES_DIR": str(folder / "packages"),
+            "ARGOS_BEAM_SIZE": str(pipeline.beam),
+            "ARGOS_COMPUTE_TYPE": "float32",
+            "https_proxy": "http://127.0.0.1:9",  # it looks for more packages when it has few
+        }
+        install = "import sys; from argostranslate import package; package.install_from_path(sys.argv[1])"
+        command = [str(options.libretranslate / "python"), "-c", install, str(options.argos.resolve())]
+        subprocess.run(command, env={**os.environ, **environment}, check=True, stderr=subprocess.DEVNULL)
+        languages = json.dumps({"source": pipeline.source_language, "target": pipeline.target_language})
+        arguments = ["--port", "{port}", "--threads", "64", "--disable-web-ui"]
+        found["LibreTranslate"] = Served(
+            [str((options.libretranslate / "libretranslate").absolute()), *arguments],
+            "/translate",
+            "/languages",
+            f'{languages[:-1]}, "q": %s}}',
+            environment,
+        )
+    return found
+
+
 @contextmanager
-def server_of(name: str, model: Path, port: int, workers: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(name: str, server: Served, port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A running server, ready for requests."""
-    arguments = {
-        "heedful": [
-            "-m",
-            "heedful",
-            "serve",
-            str(model),
-            "--port",
-            str(port),
-            "--workers",
-            str(workers),
-            "--max-queue",
-            "100000",
-        ],
-        "one at a time": ["-c", TUTORIAL, str(model), str(port)],
-    }[name]
-    process = subprocess.Popen([sys.executable, *arguments], stderr=subprocess.DEVNULL)
+    command = [part.format(port=port) if part == "{port}" else part for part in server.command]
+    environment = {**os.environ, **server.environment}
+    where = folder if server.environment else None
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=where, start_new_session=True
+    )
     try:
         deadline = time.monotonic() + 120
-        while asyncio.run(status_of(port)) != 200:
+        while asyncio.run(status_of(port, server.ready)) != 200:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{name} did not start")
             time.sleep(0.2)
@@ -97,11 +138,11 @@ def server_of(name: str, model: Path, port: int, workers: int) -> Iterator[subpr
         process.wait()
 
 
-async def status_of(port: int) -> int:
-    """The status of `/ready`, or 0."""
+async def status_of(port: int, path: str) -> int:
+    """The status of a path, or 0."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         head = await reader.readline()
         writer.close()
         return int(head.split()[1])
@@ -109,19 +150,24 @@ async def status_of(port: int) -> int:
         return 0
 
 
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> int:
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
     """One request on an open connection; its status."""
-    head = b"POST /api/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    writer.write(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
     await reader.readexactly(length)
     return int(head.split(None, 2)[1])
 
 
-async def call(port: int, texts: list[str], callers: int, seconds: float) -> tuple[list[float], int, float]:
+def request_of(server: Served, text: str) -> bytes:
+    """The bytes of a request."""
+    body = (server.body % json.dumps(text)).encode()
+    head = f"POST {server.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def call(port: int, bodies: list[bytes], callers: int, seconds: float) -> tuple[list[float], int, float]:
     """Latencies and errors of callers who ask without a pause, and how long it took; the first fifth is warm-up."""
-    bodies = [json.dumps({"inputs": text}).encode() for text in texts]
     latencies: list[float] = []
     errors = 0
     begin = time.perf_counter() + seconds / 4
@@ -148,12 +194,12 @@ async def call(port: int, texts: list[str], callers: int, seconds: float) -> tup
     return latencies, errors, seconds
 
 
-def callers_process(port: int, texts: list[str], callers: int, seconds: float, answer: Any) -> None:
+def callers_process(port: int, bodies: list[bytes], callers: int, seconds: float, answer: Any) -> None:
     """The callers, in a process of their own."""
-    answer.send(asyncio.run(call(port, texts, callers, seconds)))
+    answer.send(asyncio.run(call(port, bodies, callers, seconds)))
 
 
-def measure(process: subprocess.Popen[bytes], port: int, texts: list[str], callers: int, seconds: float) -> Measured:
+def measure(process: subprocess.Popen[bytes], port: int, bodies: list[bytes], callers: int, seconds: float) -> Measured:
     """One server with so many callers."""
     peak = 0.0
     stop = threading.Event()
@@ -167,7 +213,7 @@ def measure(process: subprocess.Popen[bytes], port: int, texts: list[str], calle
     watcher = threading.Thread(target=watch)
     watcher.start()
     ours, theirs = multiprocessing.Pipe()
-    client = multiprocessing.get_context("spawn").Process(target=callers_process, args=(port, texts, callers, seconds, theirs))
+    client = multiprocessing.get_context("spawn").Process(target=callers_process, args=(port, bodies, callers, seconds, theirs))
     client.start()
     latencies, errors, took = ours.recv()
     client.join()
@@ -203,12 +249,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0, help="heedful's worker processes; 0: one per core")
+    parser.add_argument("--argos", type=Path, help="the model as a package of Argos Translate")
+    parser.add_argument("--libretranslate", type=Path, help="the folder of the programs libretranslate and its python")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     options = parser.parse_args()
     texts = [line for line in options.input.read_text(encoding="utf-8").splitlines() if line.strip()]
     report = Transcript(options.output)
-    report.say("LibreTranslate: not measured; it needs an Argos package, which heedful does not export yet")
-    names = ("heedful", "one at a time")
+    temporary = tempfile.TemporaryDirectory()
+    folder = Path(temporary.name)
+    servers = servers_of(options, folder)
+    names = list(servers)
     found: dict[tuple[str, int], list[Measured]] = {}
     lone: list[float] = []
     for number in range(1, options.rounds + 1):
@@ -216,9 +266,10 @@ def main() -> None:
         report.say(f"round {number}: direct call in Python {1000 * lone[-1]:.1f} ms")
         for position, name in enumerate(names):
             port = 18000 + os.getpid() % 1000 + position
-            with server_of(name, options.model, port, options.workers) as process:
+            bodies = [request_of(servers[name], text) for text in texts]
+            with running(name, servers[name], port, folder) as process:
                 for callers in options.callers:
-                    one = measure(process, port, texts, callers, options.seconds)
+                    one = measure(process, port, bodies, callers, options.seconds)
                     found.setdefault((name, callers), []).append(one)
                     speed = f"{one.requests:,.0f} requests/s, p50 {1000 * one.p50:,.1f} ms"
                     report.say(f"round {number}: {name}, {callers} callers: {speed}")

@@ -97,7 +97,7 @@ def main() -> None:
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
+        for _ in range(3000):
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{url}/ready").status_code == 200:
                     break

@@ -79,6 +79,66 @@ def test_typing_gives_the_same_translation_as_python(trained: Trained, open_mode
     page.wait_for_function("letter => document.querySelector('.output .written').textContent.startsWith(letter)", arg=letter)
 
 
+def test_every_sentence_and_line_is_translated_by_itself_and_one_is_looked_into(trained: Trained, open_model: OpenModel) -> None:
+    translator = load_pipeline(trained("translation"))
+    lines = ["3 1 4", "2 7 1 8"]
+    expected = [prediction.translations[0].text for prediction in translator.run(lines)]
+    page = open_model("translation", view="output", text="\n\n".join(lines))
+    page.wait_for_function("text => document.querySelector('.output .written')?.textContent === text", arg="\n\n".join(expected))
+    looked = "heedfulPage.then(async ({app}) => (await app.look({})).input)"
+    assert page.evaluate(looked) == lines[0]
+    page.get_by_label("Sentence looked into").select_option("1")
+    settled(page)
+    assert page.evaluate(looked) == lines[1]
+    page.locator(".output button.piece").last.click()
+    page.locator(".popover .candidate").nth(1).click()
+    page.wait_for_function("text => document.querySelector('.output .written').textContent !== text", arg="\n\n".join(expected))
+    assert page.locator(".output .written").inner_text().startswith(expected[0] + "\n\n")
+
+
+def test_a_long_text_is_cut_for_looking_inside_and_another_edit_stops_it(open_model: OpenModel) -> None:
+    page = open_model("translation", view="flow", text="1 2 3")
+    page.locator("textarea").fill("7 " * 2000)
+    page.wait_for_timeout(700)  # it is computing
+    page.locator("textarea").fill("4 5")
+    page.wait_for_timeout(400)
+    settled(page)
+    assert page.locator(".stage-qkv .names").first.inner_text().split() == ["4", "␣", "5", "⟨end⟩"]
+    page.locator("textarea").fill("7 " * 400)
+    page.locator(".partof").get_by_text("its first 300 tokens").wait_for()
+    assert page.evaluate("heedfulPage.then(async ({app}) => (await app.look({})).sequences.source.tokens.length)") == 301
+
+
+def test_back_leads_to_the_view_before(open_model: OpenModel) -> None:
+    page = open_model("translation", text="3 1 4")
+    page.get_by_role("button", name="Look inside").click()
+    settled(page)
+    page.get_by_role("button", name="Layer by layer").click()
+    settled(page)
+    page.go_back()
+    page.wait_for_selector(".flow")
+    page.go_back()
+    page.wait_for_function("!document.querySelector('.explorer')")
+    assert page.locator("textarea").input_value() == "3 1 4"
+    page.go_forward()
+    page.wait_for_selector(".flow")
+
+
+def test_the_flow_of_a_recurrent_model_says_what_it_computes(open_model: OpenModel) -> None:
+    page = open_model("recurrent", view="flow", text="3 1 4", stack="decoder", layer=2)
+    assert page.locator(".maprow.decoder .block").all_inner_texts() == ["Embedding", "States", "Attention", "Output"]
+    scores = page.locator(".stage-scoresState")
+    assert scores.locator(".formula").inner_text() == "softmax(v·tanh(q + k))"
+    scores.locator(".cells").nth(0).click(position={"x": 3, "y": 3})
+    score = float(scores.locator(".sum b").first.inner_text().replace("−", "-"))
+    traced = page.evaluate("""heedfulPage.then(async page => {
+      const {attention: {products, q, k, scoring: {v}}} = (await page.app.look({target: undefined})).trace.decoder;
+      return [products.data[0], v.reduce((sum, one, i) => sum + one * Math.tanh(q.data[i] + k.data[i]), 0)];
+    })""")
+    assert traced[0] == pytest.approx(traced[1], abs=1e-4)
+    assert score == pytest.approx(traced[0], abs=0.01)
+
+
 def test_lines_lead_to_the_words_and_another_head_draws_others(open_model: OpenModel) -> None:
     page = open_model("translation", view="attention", text="3 1 4", part="encoder", layer=1, head=1, mode="lines")
     page.locator(".links .queries .word").nth(0).hover()

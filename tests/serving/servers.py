@@ -32,7 +32,7 @@ class Server:
         self.http = httpx.Client(base_url=self.url, timeout=60)
 
     def _wait(self) -> str:
-        for _ in range(600):
+        for _ in range(1800):
             found = STARTED.search(self.log.read_text(encoding="utf-8"))
             if found:
                 return found[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from heedful.data.prepare_pairs import load_prepared
 from heedful.errors import HeedfulError, Stopped, UsageError
 from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
+from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
-from heedful.training.plain_text import HELPERS, helper_recipe, helpers_of, train_helpers
+from heedful.training.plain_text import HELPERS, helper_recipe, helpers_of, passes_over, train_helpers, translate_plain_text
 from heedful.training.run import train
 
 
@@ -33,6 +35,17 @@ def recipe_with(folder: Path, *overrides: str) -> Recipe:
     plain = [f"data.monolingual_target={target}"] if "data.monolingual_source=" not in overrides else []
     own = [override.replace("data.monolingual_source=", f"data.monolingual_source={source}") for override in overrides]
     return small_recipe("translation", folder, *plain, "tokenizer.kind=word", *own)
+
+
+class Heard(Silence):
+    """Remembers what is said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = ""
+
+    def say(self, text: str) -> None:
+        self.said += f"{text}\n"
 
 
 class Killed(Silence):
@@ -158,7 +171,7 @@ def test_a_reverse_model_does_not_begin_as_a_parent_of_the_wrong_direction() -> 
     assert (first.model["pretrained"], first.tokenizer.extend) == ("x", 9)
 
 
-def test_lines_are_spread_evenly_where_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_lines_some_are_chosen_at_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.data.monolingual.FEWEST", 10)
     monkeypatch.setattr("heedful.data.monolingual.CHUNK", 4)
     plain = tmp_path / "plain.txt"
@@ -168,10 +181,29 @@ def test_lines_are_spread_evenly_where_there_are_too_many(tmp_path: Path, monkey
         tmp_path / "plain", lambda texts: [text.upper() for text in texts], False, tmp_path / "translations", Silence()
     )
     pairs = list(SyntheticPairs(translations(tmp_path)).read(Drops()))
-    assert pairs[:3] == [("line 0", "LINE 0"), ("line 6", "LINE 6"), ("line 11", "LINE 11")]
-    assert len(pairs) == 19
+    numbers = [int(source.removeprefix("line ")) for source, _ in pairs]
+    assert len(set(numbers)) == 20
+    assert 1 not in numbers, "it is in the pairs"
+    assert numbers != sorted(numbers), "so that the first ones are a random choice, too"
+    assert all(target == source.upper() for source, target in pairs)
     with pytest.raises(HeedfulError, match=r"no usable line in .*: 97 dropped: .* that are in the pairs, or occur twice"):
         choose_lines(plain, plain.read_text().splitlines(), 1, tmp_path / "other", Silence())
+
+
+def test_plain_text_is_looked_at_before_anything_is_trained(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    lines = [f"word{number} stone{number}" for number in range(40)]
+    wrong.write_text("\n".join(lines), encoding="utf-8")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{line}\tnothing alike\n" for line in lines), encoding="utf-8")
+    for name, says in (
+        ("absent", "there is no file"),
+        ("wrong", "80 words of the other side of the pairs and only 0 of its own"),
+    ):
+        data = [f"data.source={pairs}", f"data.monolingual_target={tmp_path / name}"]
+        with pytest.raises(HeedfulError, match=says):
+            train(load_recipe("translation", data), tmp_path / "run", Silence())
+        assert not (tmp_path / "run").exists()
 
 
 def test_plain_text_needs_files_of_pairs() -> None:
@@ -186,10 +218,10 @@ def test_helpers_get_their_share_of_the_time(
     more: list[str], shares: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = load_recipe("translation", ["data.source=a.en", "data.target=a.de", "data.monolingual_target=b.de", *more])
-    given, limits = [], []
-    monkeypatch.setattr(
-        "heedful.training.plain_text.translate_plain_text", lambda recipe, run, helper, screen, seconds: limits.append(seconds)
-    )
+    monkeypatch.setattr("heedful.training.plain_text.check_plain_text", lambda recipe, helper: None)  # there are no files
+    given: list[float | None] = []
+    limits: list[float | None] = []
+    monkeypatch.setattr("heedful.training.plain_text.translate_plain_text", lambda *given_to: limits.append(given_to[-2]))
     left = train_helpers(recipe, tmp_path, Silence(), 600.0, lambda own, run, seconds: given.append(seconds))
     assert given == pytest.approx([600 * share for share in shares])
     assert limits == pytest.approx([100 / len(shares)] * len(shares))
@@ -197,6 +229,26 @@ def test_helpers_get_their_share_of_the_time(
     assert 500 < left <= 600, "what the helpers did not use is left"
     assert train_helpers(recipe, tmp_path, Silence(), None, lambda *own: given.append(own[2])) is None
     assert given[-1] is None
+
+
+def test_as_many_lines_are_used_as_training_can_read_often_enough(whole: Path, tmp_path: Path) -> None:
+    recipe, helper = recipe_with(whole), whole / "run" / "reverse"
+    lines = ["x" * 47] * 100  # about eleven tokens each, and as many of true pairs
+    assert passes_over(recipe, helper, lines, None) == pytest.approx(40 * 300 / 2200)
+    fitted = load_recipe("translation", ["data.source=a.en", "data.target=a.de", "data.monolingual_target=b.de"])
+    assert passes_over(fitted, helper, lines, None) is None, "a plan reads everything often enough"
+    last = [row for row in read_metrics(helper / "metrics.jsonl") if row["kind"] == "train"][-1]
+    rate = last["tokens"] / last["seconds"]
+    assert passes_over(fitted, helper, lines, 60.0) == pytest.approx(60 * rate / 2200)
+
+    shutil.copytree(whole / "run", tmp_path / "run", ignore=shutil.ignore_patterns("translations"))
+    heard = Heard()
+    translate_plain_text(recipe, tmp_path / "run", HELPERS[0], heard, None, 8 * 2 * 5 * 40 / rate)
+    assert "teach little in fewer than 8" in heard.said
+    assert 1 <= lines_translated(tmp_path / "run" / "reverse") < 100
+    again = Heard()
+    translate_plain_text(recipe, tmp_path / "run", HELPERS[0], again, None, None)
+    assert "give more training.steps, or less text" in again.said
 
 
 def test_translating_ends_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

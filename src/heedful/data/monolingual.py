@@ -65,9 +65,8 @@ def choose_lines(plain: Path, known: Iterable[str], pairs: int, folder: Path, re
         if not lines:
             raise HeedfulError(f"no usable line in {plain}: {drops.describe()}")
         most = max(FEWEST, LINES_PER_PAIR * pairs)
-        stride = -(-len(lines) // most)
-        used = lines[::stride]
-        cut = f" of {len(lines):,}, evenly spread, because there are only {pairs:,} pairs" if stride > 1 else ""
+        used = sorted(lines, key=hash_of)[:most]  # so that any first part of them is a random choice
+        cut = f" of {len(lines):,}, a random choice, because there are only {pairs:,} pairs" if len(lines) > most else ""
         reporter.say(f"plain text: {len(used):,} lines{cut}" + (f"; {drops.describe()}" if drops.counts else ""))
         (temporary / "lines.json").write_text(json.dumps(used, ensure_ascii=False), encoding="utf-8")
         return {"summary": f"{len(used):,} lines of plain text"}
@@ -76,17 +75,30 @@ def choose_lines(plain: Path, known: Iterable[str], pairs: int, folder: Path, re
     prepare_once(settings, [plain], folder, reporter, make)
 
 
+def chosen_lines(folder: Path) -> list[str]:
+    """What `choose_lines` wrote to `folder`."""
+    lines: list[str] = json.loads((folder / "lines.json").read_text(encoding="utf-8"))
+    return lines
+
+
 def translate_lines(
-    folder: Path, translate: Translate, swapped: bool, output: Path, reporter: Reporter, seconds: float | None = None
+    folder: Path,
+    translate: Translate,
+    swapped: bool,
+    output: Path,
+    reporter: Reporter,
+    seconds: float | None = None,
+    most: int | None = None,
 ) -> None:
     """Translate the lines that `choose_lines` wrote to `folder` into files of `output`, as far as they are not there yet.
 
-    `swapped`: the translation is the source of the pair, and the line its target. After so many `seconds` it is enough.
+    `swapped`: the translation is the source of the pair, and the line its target. After so many `seconds`, or `most` lines,
+    it is enough.
     """
     if (output / DONE).exists():
         return
     started = time.monotonic()
-    lines: list[str] = json.loads((folder / "lines.json").read_text(encoding="utf-8"))
+    lines = chosen_lines(folder)[:most]
     output.mkdir(exist_ok=True)
     tick, done = reporter.track("translating the plain text", len(lines)), 0
     for number, start in enumerate(range(0, len(lines), CHUNK)):

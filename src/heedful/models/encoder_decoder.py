@@ -115,6 +115,11 @@ class EncoderDecoder(Model):
     ) -> Trace:
         """The same as `states`, with attention weights and hidden states of every layer."""
 
+    @property
+    def output(self) -> tuple[Tensor, Tensor]:
+        """Weight (target_vocab, D) and bias of the projection to logits."""
+        return self.output_weight, self.output_bias
+
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, target_vocab)."""
         return linear_map(states, self.output_weight, self.output_bias)

@@ -76,15 +76,19 @@ class RotaryPositions(nn.Module):
 
     def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
         """Rotate queries or keys (B, H, L, K) at the positions start … start + L − 1; `start` may differ between rows (B,)."""
-        at = positions_from(start, x.size(2), x.device).float()  # (L,) or (B, L)
-        angle = at[..., None] * self.frequencies  # (…, L, K/2)
-        if angle.dim() == 3:
-            angle = angle[:, None]  # the same for all heads
+        rotation = self.rotation(positions_from(start, x.size(2), x.device))  # (L, K/2) or (B, L, K/2)
+        if rotation.dim() == 3:
+            rotation = rotation[:, None]  # the same for all heads
         # A pair of features as one complex number is rotated by a product with e^(i · angle).
         if any(stride % 2 for stride in x.stride()[:-1]):  # a part of a projection of odd width, as with an odd d_v
             x = x.contiguous()
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
-        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
+        return torch.view_as_real(pairs * rotation).flatten(-2).to(x.dtype)
+
+    def rotation(self, at: Tensor) -> Tensor:
+        """Positions (…) → the complex numbers e^(i · angle) by which pairs of features are rotated there: (…, K/2)."""
+        angle = at.float()[..., None] * self.frequencies
+        return torch.polar(torch.ones_like(angle), angle)
 
 
 class PositionBias(nn.Module):

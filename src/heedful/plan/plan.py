@@ -103,7 +103,7 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
     reason = f"{many}" + (f", seen in {part:.0%} of the steps that would help" if part < ENOUGH else ": the fewer, the more")
     dropout = choose("model.dropout", short_dropout(_up_to(DROPOUTS, data.pairs), part), reason)
     choose("training.learning_rate", round(0.003 * (128 / width) ** 0.5, 6), f"for a width of {width}")
-    choose("training.ema", round(max(0.0, 1 - 16 / steps), 5), f"a mean over a sixteenth of {steps:,} steps")
+    choose("training.ema", round(min(0.9999, max(0.0, 1 - 16 / steps)), 5), f"a mean over a sixteenth of {steps:,} steps")
     every = max(1, steps // validations(steps))
     every = choose("training.validate_every", every, f"{validations(steps)} validations")
     choose("training.checkpoint_every", min(1000, every), "at most 1,000 steps can be lost")

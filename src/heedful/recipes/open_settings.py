@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from heedful.models.presets import Preset
+from heedful.models.presets import PRESETS, Preset
 from heedful.settings import Values
 
 if TYPE_CHECKING:
@@ -55,3 +55,12 @@ def with_values(recipe: Recipe, values: Mapping[str, object]) -> Recipe:
         training=dataclasses.replace(recipe.training, **filled.get("training", {})),
         open=tuple(name for name in recipe.open if name not in values),
     )
+
+
+def origin_of(recipe: Recipe) -> str:
+    """What the model begins as: a pre-trained model, a preset, or a shape that is no preset's."""
+    name, pretrained = recipe.model["preset"], recipe.model["pretrained"]
+    changed = [key for key, value in PRESETS[name].model.items() if key in SHAPE and recipe.model.get(key) != value]
+    if pretrained or not changed:
+        return str(pretrained or name)
+    return f"{name}, {', '.join(f'{key} {recipe.model[key]}' for key in changed)}"

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from heedful.data.encodings import guess_encoding
 from heedful.serving.html_text import HtmlText
 from heedful.serving.kept_files import KeptFiles
+from heedful.serving.languages import UNKNOWN
 from heedful.serving.pool import Model
 from heedful.serving.request_error import RequestError
 from heedful.serving.schemas import Problem
@@ -118,7 +119,8 @@ def router(service: Service) -> APIRouter:
 
     @api.get("/frontend/settings", summary="What pages should know")
     def frontend_settings() -> JsonObject:
-        pair = next(iter(service.languages.pairs), ("", ""))
+        pairs = service.languages.pairs
+        pair = next((pair for pair in pairs if UNKNOWN not in pair), next(iter(pairs), ("", "")))
         source, target = ({"code": code, "name": service.languages.name(code)} for code in pair)
         return {
             "apiKeys": bool(service.keys),

@@ -11,6 +11,7 @@ from heedful.evaluation.score_names import Scores, shown_scores
 from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
+from heedful.recipes.open_settings import origin_of
 from heedful.training.checkpoint import Progress
 
 ABOUT_DATA = re.compile(r" \(data\.[^)]*\)|;.*|, for .*", re.DOTALL)  # in what a recipe says of itself: where its data comes from
@@ -57,7 +58,7 @@ def model_card(
         "|---|---|",
         f"| task | {recipe.task} |",
         f"| parameters | {parameters:,} |",
-        f"| began as | {recipe.model['pretrained'] or recipe.model['preset']} |",
+        f"| began as | {origin_of(recipe)} |",
         f"| steps | {progress.step:,} of {recipe.training.steps:,} |",
         f"| {unit} trained on | {progress.tokens:,} |",
         f"| training time | {progress.seconds / 60:.1f} minutes, {processes} process(es) |",

@@ -11,7 +11,8 @@ import numpy as np
 from heedful.data.monolingual import SyntheticPairs
 from heedful.data.prepare_pairs import load_prepared
 from heedful.data.statistics import pair_statistics
-from heedful.plan.plan import Plan, Speed, plan_pairs
+from heedful.plan.advice import advice
+from heedful.plan.plan import LEAST_STEPS, Plan, Speed, plan_pairs
 from heedful.recipes import Recipe
 from heedful.recipes.open_settings import with_values
 from heedful.runtime.screen import Screen, duration
@@ -61,3 +62,7 @@ class Fit:
         if plan.seconds is not None:
             limit = f" of the {duration(self.seconds)} given" if self.seconds else ", less if it stops helping earlier"
             screen.say(f"plan: about {duration(plan.seconds)} from here{limit}")
+        if self.seconds is not None and plan.values().get("training.steps", LEAST_STEPS) < LEAST_STEPS:
+            screen.say("note: so few steps teach little; give more time")
+        for line in advice(self.data.pairs, self.given):
+            screen.say(f"note: {line}")

@@ -18,7 +18,7 @@ from heedful.evaluation.score_names import RunResults
 from heedful.jobs.registry import JOBS
 from heedful.plan.plan import Speed
 from heedful.recipes import Recipe, load_recipe
-from heedful.recipes.open_settings import with_values
+from heedful.recipes.open_settings import origin_of, with_values
 from heedful.recipes.recipe import smallest_config
 from heedful.runtime.device import pick_device
 from heedful.runtime.files import disk_is_full, write_text
@@ -245,8 +245,7 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
         total = sum(p.numel() for p in trainer.judged_model.parameters())
-        origin = recipe.model["pretrained"] or recipe.model["preset"]
-        screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
+        screen.say(f"model: {origin_of(recipe)}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
     if trainer.resume():
         screen.say(f"continuing from step {trainer.progress.step:,}")
     log = MetricsLog(run, trainer.progress.step) if processes.first else None

@@ -34,6 +34,7 @@ export const en = {
   "tools.svg": "Save as SVG", "tools.png": "Save as PNG", "tools.share": "Copy link", "tools.shared": "Link copied",
 
   "part.encoder": "Encoder self-attention", "part.decoder": "Decoder self-attention", "part.cross": "Cross-attention", "part.pooling": "Attention pooling",
+  "part.sentence": "Sentence looked into", "part.begin": "The text is long: its first {count} tokens are looked into.", "part.end": "The text is long: its last {count} tokens are looked into.",
   "about.encoder": "Rows attend to columns; both are the tokens of the input. A token may look to both sides.",
   "about.encoder.vit": "Rows and columns are the patches of the image, named by row and column, after [CLS].",
   "about.decoder": "Rows and columns are the tokens the decoder reads; none attends to a later one.",
@@ -52,7 +53,7 @@ export const en = {
   "picture.toLabel": "What it attends to. The arrow keys move from patch to patch.", "picture.what": "What", "picture.whatPatch": "What patch",
   "picture.attendsTo": "attends to: the strongest colour is {most}.", "picture.cls": "[CLS] gets {share}.",
 
-  "map.encoder": "Encoder", "map.decoder": "Decoder", "map.embedding": "Embedding", "map.output": "Output", "map.layer": "Layer", "map.head": "Head",
+  "map.encoder": "Encoder", "map.decoder": "Decoder", "map.embedding": "Embedding", "map.output": "Output", "map.pooling": "Pooling", "map.states": "States", "map.mixed": "Attention", "map.layer": "Layer", "map.head": "Head",
   "map.between": "Every decoder layer reads the encoder’s last vectors through cross-attention.", "flow.play": "Play", "flow.stop": "Stop",
   "numbers.score": "score", "numbers.softmax": "softmax", "numbers.point": "Point at a number; each column is one dimension.", "numbers.meeting": "Query, key, and their products", "numbers.products": "q · k", "numbers.dimension": "dimension {number}",
   "numbers.bias": "position bias", "numbers.divisor": "divisor √d_k", "numbers.masked": "mask", "numbers.sum": "sum", "numbers.mix": "Weighted values and their sum", "numbers.mixOf": "What is mixed for",
@@ -63,7 +64,7 @@ export const en = {
   "output.title": "Candidates", "output.about": "What the model considered at each position, and how probable each was. Choose a position.",
   "output.none": "This model gives no candidates for this input.", "output.whole": "whole input", "output.after": "After reading", "output.fill": "In place of", "output.token": "For the token",
   "lens.title": "Logit lens", "lens.about": "What each layer would already say if the model stopped there: its vectors, through the final norm and the output matrix. The stronger the colour, the surer.",
-  "lens.ask": "Point at a cell.", "lens.layer": "layer {layer}", "norms.title": "Length of the vectors", "norms.about": "The residual stream grows as layers add to it. Each faint line is a token, the strong one their mean.",
+  "lens.ask": "Point at a cell.", "norms.title": "Length of the vectors", "norms.about": "The residual stream grows as layers add to it. Each faint line is a token, the strong one their mean.",
   "norms.layer": "layer", "norms.length": "length",
 
   "writing.title": "The next token", "writing.about": "The decoder writes one token at a time. Take the most probable one, draw one at random, or click any candidate and see how the text goes on.",
@@ -76,13 +77,15 @@ export const en = {
   "whatif.title": "Change the model", "whatif.reset": "Undo all", "whatif.on": "on", "whatif.off": "off", "whatif.layerSwitch": "Switch the whole layer on or off",
   "whatif.heads": "Heads and layers", "whatif.heads.about": "Click a head, or a layer’s name, to switch it off.", "whatif.swap": "Swap a word", "whatif.swap.about": "Click a token and choose another one for its place.",
   "whatif.swap.undo": "Put the old one back", "whatif.search": "Find a token",
-  "whatif.positions": "Positions", "whatif.positions.about": "Without positions the order of the words is lost.", "whatif.positions.off": "Positions off", "whatif.shuffle": "Shuffle", "whatif.unshuffle": "Put back in order",
+  "whatif.positions": "Positions", "whatif.positions.about": "Without positions the order of the tokens is lost.", "whatif.positions.off": "Positions off", "whatif.shuffle": "Shuffle", "whatif.unshuffle": "Put back in order",
+  "whatif.order": "Order", "whatif.order.about": "A recurrent model reads one word after the other. Shuffle them to see how much it depends on that.",
+  "whatif.sharpness": "Sharpness of the softmax", "whatif.sharpness.about": "This model does not divide its scores. A divisor below 1 sharpens the softmax, one above 1 flattens it.",
   "whatif.divisor": "The divisor √d_k", "whatif.divisor.about": "Smaller sharpens the softmax, larger flattens it.", "whatif.divisor.slider": "Divisor", "whatif.divisor.none": "none",
   "whatif.residual": "Residual connections", "whatif.residual.about": "Each sublayer adds to what it gets; without them it replaces it.", "whatif.residual.off": "Residual connections off",
   "whatif.causal": "The causal mask", "whatif.causal.about": "Without it the decoder sees the words it should predict. Give it an output to see whether it cheats.", "whatif.causal.open": "Mask open", "whatif.target": "Given output", "whatif.own": "The model’s own",
   "whatif.before": "Before", "whatif.after": "After", "whatif.attention": "Attention before and after", "whatif.spread": "entropy {bits} bits", "whatif.given": "How probable each given token is", "whatif.given.about": "On average (geometric mean) {before} before and {after} after.",
   "whatif.token": "token", "whatif.same": "The output is the same.", "whatif.other": "The output has changed.", "whatif.nothing": "Nothing is changed yet.", "whatif.waiting": "Change something on the left.",
-  "whatif.orderless": "Without positions, shuffling changes the first probabilities by {gap} at most.",
+  "whatif.orderless": "Without positions, shuffling changes the probabilities by {gap} at most.",
 
   "compare.trainingTitle": "While it learned", "compare.trainingAbout": "Move through the checkpoints of the training run. Every view uses the weights of that moment.", "compare.training": "Checkpoint", "compare.step": "step {step}", "compare.trained": "trained",
   "compare.choose": "Side by side:", "compare.sure": "Mean probability of its tokens: {share}",

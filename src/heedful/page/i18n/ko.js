@@ -34,6 +34,7 @@ export const ko = {
   "tools.svg": "SVG로 저장", "tools.png": "PNG로 저장", "tools.share": "링크 복사", "tools.shared": "링크를 복사했습니다",
 
   "part.encoder": "인코더 셀프 어텐션", "part.decoder": "디코더 셀프 어텐션", "part.cross": "크로스 어텐션", "part.pooling": "어텐션 풀링",
+  "part.sentence": "들여다보는 문장", "part.begin": "글이 길어서 처음 {count}개 토큰을 들여다봅니다.", "part.end": "글이 길어서 마지막 {count}개 토큰을 들여다봅니다.",
   "about.encoder": "행이 열에 주목합니다. 행과 열은 모두 입력의 토큰이며, 토큰은 앞뒤를 모두 볼 수 있습니다.",
   "about.encoder.vit": "행과 열은 [CLS]와 그 뒤를 잇는 이미지 패치이며, 이름은 행과 열의 번호입니다.",
   "about.decoder": "행과 열은 디코더가 읽은 토큰입니다. 어느 토큰도 뒤에 오는 토큰에는 주목하지 않습니다.",
@@ -52,7 +53,7 @@ export const ko = {
   "picture.toLabel": "그 패치가 주목하는 곳입니다. 화살표 키로 패치를 옮겨 다닐 수 있습니다.", "picture.what": "출발:", "picture.whatPatch": "출발 패치:",
   "picture.attendsTo": "— 가장 진한 색은 {most}입니다.", "picture.cls": "[CLS]는 {share}를 받습니다.",
 
-  "map.encoder": "인코더", "map.decoder": "디코더", "map.embedding": "임베딩", "map.output": "출력", "map.layer": "층", "map.head": "헤드",
+  "map.encoder": "인코더", "map.decoder": "디코더", "map.embedding": "임베딩", "map.output": "출력", "map.pooling": "풀링", "map.states": "상태", "map.mixed": "어텐션", "map.layer": "층", "map.head": "헤드",
   "map.between": "디코더의 모든 층은 크로스 어텐션으로 인코더의 마지막 벡터들을 읽습니다.", "flow.play": "재생", "flow.stop": "멈춤",
   "numbers.score": "점수", "numbers.softmax": "소프트맥스", "numbers.point": "숫자를 가리켜 보세요. 열 하나가 차원 하나입니다.", "numbers.meeting": "쿼리와 키, 그리고 둘의 곱", "numbers.products": "q · k", "numbers.dimension": "{number}번째 차원",
   "numbers.bias": "위치 편향", "numbers.divisor": "나누는 수 √d_k", "numbers.masked": "마스크", "numbers.sum": "합", "numbers.mix": "가중치를 곱한 값과 그 합", "numbers.mixOf": "섞인 결과:",
@@ -63,7 +64,7 @@ export const ko = {
   "output.title": "후보", "output.about": "모델이 각 위치에서 고려한 후보와 그 확률입니다. 위치를 고르세요.",
   "output.none": "이 모델은 이 입력에 대한 후보를 내놓지 않습니다.", "output.whole": "입력 전체", "output.after": "여기까지 읽은 뒤:", "output.fill": "이 자리에:", "output.token": "이 토큰에:",
   "lens.title": "로짓 렌즈", "lens.about": "모델이 그 층에서 멈춘다면 이미 무엇을 말할지 보여 줍니다. 그 층의 벡터를 마지막 정규화와 출력 행렬에 통과시킨 결과이며, 색이 진할수록 확신이 큽니다.",
-  "lens.ask": "칸을 가리켜 보세요.", "lens.layer": "{layer}층", "norms.title": "벡터의 길이", "norms.about": "층이 더해질수록 잔차 흐름이 커집니다. 흐린 선은 토큰 하나하나, 진한 선은 평균입니다.",
+  "lens.ask": "칸을 가리켜 보세요.", "norms.title": "벡터의 길이", "norms.about": "층이 더해질수록 잔차 흐름이 커집니다. 흐린 선은 토큰 하나하나, 진한 선은 평균입니다.",
   "norms.layer": "층", "norms.length": "길이",
 
   "writing.title": "다음 토큰", "writing.about": "디코더는 토큰을 한 번에 하나씩 씁니다. 가장 확률이 높은 것을 쓰거나, 확률에 따라 뽑거나, 아무 후보나 눌러 글이 어떻게 이어지는지 보세요.",
@@ -76,13 +77,15 @@ export const ko = {
   "whatif.title": "모델 바꿔 보기", "whatif.reset": "모두 되돌리기", "whatif.on": "켜짐", "whatif.off": "꺼짐", "whatif.layerSwitch": "층 전체를 켜거나 끕니다",
   "whatif.heads": "헤드와 층", "whatif.heads.about": "헤드나 층의 이름을 누르면 꺼집니다.", "whatif.swap": "단어 바꾸기", "whatif.swap.about": "토큰을 누르고 그 자리에 넣을 다른 토큰을 고르세요.",
   "whatif.swap.undo": "원래대로", "whatif.search": "토큰 찾기",
-  "whatif.positions": "위치", "whatif.positions.about": "위치 정보가 없으면 단어의 순서를 잃어버립니다.", "whatif.positions.off": "위치 끄기", "whatif.shuffle": "섞기", "whatif.unshuffle": "원래 순서로",
+  "whatif.positions": "위치", "whatif.positions.about": "위치 정보가 없으면 토큰의 순서를 잃어버립니다.", "whatif.positions.off": "위치 끄기", "whatif.shuffle": "섞기", "whatif.unshuffle": "원래 순서로",
+  "whatif.order": "순서", "whatif.order.about": "순환 모델은 단어를 하나씩 차례로 읽습니다. 섞어서 순서에 얼마나 의존하는지 보세요.",
+  "whatif.sharpness": "소프트맥스의 뾰족함", "whatif.sharpness.about": "이 모델은 점수를 나누지 않습니다. 1보다 작은 수로 나누면 소프트맥스가 뾰족해지고, 큰 수로 나누면 평평해집니다.",
   "whatif.divisor": "나누는 수 √d_k", "whatif.divisor.about": "작으면 소프트맥스가 뾰족해지고, 크면 평평해집니다.", "whatif.divisor.slider": "나누는 수", "whatif.divisor.none": "나누지 않음",
   "whatif.residual": "잔차 연결", "whatif.residual.about": "각 하위 층은 받은 것에 결과를 더합니다. 잔차 연결이 없으면 받은 것을 결과로 갈아 치웁니다.", "whatif.residual.off": "잔차 연결 끄기",
   "whatif.causal": "인과 마스크", "whatif.causal.about": "마스크가 없으면 디코더는 맞혀야 할 단어를 미리 봅니다. 출력을 주고 모델이 커닝하는지 보세요.", "whatif.causal.open": "마스크 열기", "whatif.target": "주어진 출력", "whatif.own": "모델의 출력으로",
   "whatif.before": "이전", "whatif.after": "이후", "whatif.attention": "바꾸기 전과 후의 어텐션", "whatif.spread": "엔트로피 {bits}비트", "whatif.given": "주어진 토큰 각각의 확률", "whatif.given.about": "평균(기하 평균)이 {before}에서 {after}로 바뀌었습니다.",
   "whatif.token": "토큰", "whatif.same": "출력이 그대로입니다.", "whatif.other": "출력이 바뀌었습니다.", "whatif.nothing": "아직 아무것도 바꾸지 않았습니다.", "whatif.waiting": "왼쪽에서 무언가를 바꿔 보세요.",
-  "whatif.orderless": "위치 정보가 없을 때, 단어를 섞어도 첫 확률은 최대 {gap}만 달라집니다.",
+  "whatif.orderless": "위치 정보가 없을 때, 단어를 섞어도 확률은 최대 {gap}만 달라집니다.",
 
   "compare.trainingTitle": "배우는 동안", "compare.trainingAbout": "학습 중의 체크포인트를 따라 움직여 보세요. 모든 보기가 그 순간의 가중치를 씁니다.", "compare.training": "체크포인트", "compare.step": "{step}단계", "compare.trained": "학습 완료",
   "compare.choose": "나란히 볼 모델:", "compare.sure": "토큰 확률의 평균: {share}",
