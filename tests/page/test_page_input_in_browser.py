@@ -7,7 +7,8 @@ from pathlib import Path
 
 from page_models import OpenModel, settled
 
-from conftest import OpenPage, Trained
+from browser import OpenPage
+from conftest import Trained
 from heedful.pipelines import load_pipeline
 
 
