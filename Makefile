@@ -1,7 +1,7 @@
 # make demo   set up, train the default model, score it, translate examples, write the report and the page
 # make test   set up, lint, types, tests
 # make docs   set up, write the reference pages, build the documentation into site/
-# make slow   the tests that `make test` leaves out: ten times as many malformed inputs, more kills, more full disks
+# make slow   the tests that `make test` leaves out: 25 times as many malformed inputs, more kills, more full disks
 # make soak   ten minutes of random traffic against a served model (after `make demo`)
 PYTHON ?= python3
 BIN := .venv/bin
@@ -46,8 +46,7 @@ node_modules/.bin/eslint: package.json package-lock.json
 	else echo 'npm cannot install ESLint: the JavaScript of the page is not checked'; fi
 
 test: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not slow'
 
 docs: .venv/dev
 	@$(BIN)/python docs/reference.py
@@ -55,10 +54,9 @@ docs: .venv/dev
 	@echo 'Open site/index.html in a browser; its search needs a server: python3 -m http.server -d site'
 
 slow: .venv/dev
-	@HEEDFUL_FUZZ=10 $(BIN)/python -m pytest -n 0 tests/fuzz
+	@HEEDFUL_FUZZ=25 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@HEEDFUL_FUZZ=50 $(BIN)/python -m pytest -n 0 -s tests/serving/test_schema.py
-	@$(BIN)/python -m pytest -n 0 -m slow --ignore=tests/system
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/system
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m slow
 
 soak: .venv/dev
 	@$(BIN)/python benchmarks/soak.py runs/dates --minutes 10

@@ -3,7 +3,7 @@
     python benchmarks/cost.py --output cost.txt
 
 The step is the trainer's own (forward, label-smoothed loss, backward, clipping, Adam) on random tokens. All sequences have
-the same length, so there is no padding. Starting from the `tiny` model of the recipe `translation`, one quantity is changed
+the same length, so there is no padding. Starting from the `tiny` model of the recipe `multi30k`, one quantity is changed
 at a time, each in its own process, with one thread or --threads. Tokens are target tokens; there are as many source tokens.
 FLOPs are those of the model's matrix products, three times the forward pass. If cost scales as it should, GFLOP/s stay
 constant or rise with the size of the products. Memory is the peak of the process, and its increase after Python, PyTorch
@@ -56,7 +56,7 @@ def recipe_of(shape: dict[str, int]) -> Recipe:
     model = {"layers": shape["depth"], "d_model": width, "d_ff": 2 * width, "heads": width // HEAD}
     overrides = [f"model.{key}={value}" for key, value in model.items()]
     one_kind = ["training.device=cpu", "training.precision=float32"]  # the same arithmetic at every width
-    return load_recipe("translation", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind, *PAPER])
+    return load_recipe("multi30k", [*overrides, f"training.batch_tokens={shape['batch tokens']}", *one_kind, *PAPER])
 
 
 class RandomPairs(TranslationTask):

@@ -135,7 +135,7 @@ class Course:
 
 def train_for(overrides: Sequence[str], run: Path, steps: int) -> Course:
     """Run `heedful train` for `steps` more steps, then stop it so that it saves and exits."""
-    command = [sys.executable, "-m", "heedful", "train", "translation", *overrides, "--run", str(run)]
+    command = [sys.executable, "-m", "heedful", "train", "multi30k", *overrides, "--run", str(run)]
     done = len(read_metrics(run / "metrics.jsonl"))
     manifest = run / "data" / "manifest.json"
     new = not manifest.exists()
@@ -182,7 +182,7 @@ def reading(overrides: Sequence[str], data: Path, workers: int) -> dict[str, flo
 
     It reads beyond the first pool of pairs, because sorting the next pool is the longest pause within an epoch.
     """
-    recipe, prepared = load_recipe("translation", overrides), load_prepared(data)
+    recipe, prepared = load_recipe("multi30k", overrides), load_prepared(data)
     special = special_ids(prepared.source_tokenizer, prepared.target_tokenizer)
     size, seed = recipe.training.batch_tokens, recipe.training.seed
     wanted, seen, tokens = min(len(prepared.train), POOL + POOL // 4) // workers, 0, 0

@@ -2,13 +2,19 @@
 
     python benchmarks/long_attention.py --output long_attention.txt
 
-First, forward and backward pass of one self-attention layer (d_model 128, two heads, each kind with its default settings) at
-lengths from 512 to 32,768, each in its own process with one thread: CPU time, which other load hardly changes, and how far
-memory rises above what the process had before. The exponent is the slope of a line fitted to the logarithms. Full attention,
-whose kernel stores no weights either, stops at 8,192. Then forward and backward pass of whole models at --length, beside
-LongformerModel and BigBirdModel of the same size, with the same window, blocks and global tokens, each in its own process with
-all cores: seconds, and CPU seconds of all threads.
-No dropout anywhere; float32; the median of three.
+Layers: forward and backward pass of one self-attention layer (d_model 128, two heads, each kind with its default settings) by
+one thread at lengths from 512 to 32,768: CPU time, which other load hardly changes, and peak memory. The exponent is the slope
+of a line fitted to the logarithms. Full attention, whose kernel stores no weights either, stops at 8,192.
+
+Models: forward and backward pass at --length, beside LongformerModel and BigBirdModel of the same size, with the same window,
+blocks and global tokens, each in its own process with all cores: seconds, and CPU seconds of all threads.
+
+Kernels: the window of one layer at --length on one thread, as it is computed here (PyTorch's fused kernel on blocks, piece by
+piece) and in other ways: on all blocks at once, by products and a softmax on blocks, and by compiled FlexAttention, which needs
+a C++ compiler and has no backward pass on a CPU. And what reversible layers, as in Reformer, would save and cost.
+
+Memory is the most bytes of tensors there are at a time beyond weights and input, counted by PyTorch's allocator; so it depends
+neither on the machine nor on its load. No dropout anywhere; float32; after one pass to warm up, the median of --repeats.
 """
 
 from __future__ import annotations
@@ -18,16 +24,25 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
-from heedful.complexity.measure import give_back_memory
+from heedful.complexity.measure import peak_bytes
 from heedful.models.bert import Bert, BertConfig
+from heedful.nn.attention.full import scaled_dot_product_attention
 from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
+from heedful.nn.attention.window import WindowAttention
+from heedful.nn.encoder import EncoderLayer
+from heedful.nn.fast import blocks
 from heedful.nn.multihead import MultiHeadAttention
 from measuring import Transcript, watch_peer
 
@@ -41,41 +56,28 @@ OURS: dict[str, dict[str, Any]] = {
     "longformer": {"window": 256, "global_projections": True},
     "bigbird": {"window": 64, "attention_block": 64, "random_blocks": 3},
     "full": {},
+    "reformer": {},
 }
 THEIRS = {"window": "LongformerModel", "longformer": "LongformerModel", "bigbird": "BigBirdModel"}
 
 
-def status(name: str) -> int:
-    """Bytes of this process: now (VmRSS) or at most (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
-
-
-def measure(step: Callable[[], Tensor], repeats: int = 3) -> dict[str, float]:
-    """The median seconds of a forward and a backward pass and their CPU time, and by how many bytes memory rises.
-
-    Memory is that of one more pass, in which the allocator keeps nothing for later, which takes longer.
-    """
+def measure(step: Callable[[], Tensor], repeats: int) -> dict[str, float]:
+    """The median seconds of a forward and a backward pass, their CPU time, and the peak of one more pass in bytes."""
     seconds, cpu = [], []
     for _ in range(repeats + 1):  # the first is warm-up
         started, used = time.perf_counter(), time.process_time()
         step().sum().backward()
         seconds.append(time.perf_counter() - started)
         cpu.append(time.process_time() - used)
-    give_back_memory()
-    before = status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
-    step().sum().backward()
     median = statistics.median
-    return {"seconds": median(seconds[1:]), "cpu": median(cpu[1:]), "bytes": status("VmHWM") - before}
+    return {"seconds": median(seconds[1:]), "cpu": median(cpu[1:]), "bytes": peak_bytes(lambda: step().sum().backward())}
 
 
-def measure_layer(kind: Any, length: int) -> dict[str, Any]:
-    """One layer of a kind, by one thread."""
-    torch.set_num_threads(1)
+def measure_layer(kind: Any, length: int, repeats: int) -> dict[str, float]:
+    """One layer of a kind."""
     layer = MultiHeadAttention(WIDTH, HEADS, settings=AttentionSettings(kind, max_length=length))
     x = torch.randn(1, length, WIDTH, requires_grad=True)
-    return measure(lambda: layer(x))
+    return measure(lambda: layer(x), repeats)
 
 
 def our_model(kind: Any, length: int) -> nn.Module:
@@ -100,7 +102,7 @@ def their_model(kind: str, length: int) -> nn.Module:
     return longformer
 
 
-def measure_model(side: str, kind: str, length: int) -> dict[str, Any]:
+def measure_model(side: str, kind: str, length: int, repeats: int) -> dict[str, float]:
     """One model, ours or theirs, in training."""
     torch.manual_seed(0)
     model = (our_model if side == "heedful" else their_model)(kind, length).train()
@@ -114,7 +116,7 @@ def measure_model(side: str, kind: str, length: int) -> dict[str, Any]:
             states = model(tokens, **chosen).last_hidden_state
         return states
 
-    found = measure(step)
+    found = measure(step, repeats)
     return {**found, "parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -124,54 +126,136 @@ def exponent(points: Mapping[int, float]) -> float:
     return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
 
 
-def layers(out: Transcript) -> None:
+def layers(out: Transcript, repeats: int) -> None:
     rows = []
+    torch.set_num_threads(1)
     for kind in ATTENTION_KINDS:
         lengths = [length for length in LENGTHS if kind != "full" or length <= LONGEST_FULL]
-        found = {length: watch_peer(__file__, {"layer": kind, "length": length}) for length in lengths}
+        found = {length: measure_layer(kind, length, repeats) for length in lengths}
         seconds = {length: row["cpu"] for length, row in found.items()}
         memory = {length: row["bytes"] for length, row in found.items()}
         for name, unit, values in (("CPU ms", 1e3, seconds), ("MB", 1e-6, memory)):
-            cells = [f"{values[length] * unit:,.0f}" if length in values else "" for length in LENGTHS]
+            cells = [f"{values[length] * unit:,.1f}" if length in values else "" for length in LENGTHS]
             limit = f"≤ {LIMITS[kind]}" if kind in LIMITS else ""
             rows.append([kind, name, *cells, f"{exponent(values):.2f}", limit])
     out.say("One layer, forward and backward:")
     out.table(["kind", "", *(f"{length:,}" for length in LENGTHS), "exponent", "wanted"], rows)
 
 
-def models(out: Transcript, length: int) -> None:
+def models(out: Transcript, length: int, repeats: int) -> None:
     rows = []
-    for kind in OURS:
-        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length})
+    for kind in (*THEIRS, "full"):
+        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length, "repeats": repeats})
         cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
         if kind in THEIRS:
-            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length})
+            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length, "repeats": repeats})
             cells.append(f"{theirs['step']:.2f} s, CPU {theirs['cpu']:.2f} s, {theirs['bytes'] / 1e6:,.0f} MB")
             cells += [f"{theirs['step'] / ours['step']:.1f}×", f"{theirs['cpu'] / ours['cpu']:.1f}×"]
             cells += [f"{theirs['bytes'] / ours['bytes']:.1f}×", THEIRS[kind]]
+        out.say(" | ".join([kind, *cells]))
         rows.append([kind, f"{ours['parameters'] / 1e6:.1f} M", *cells, *[""] * (6 - len(cells))])
     out.say(f"Models of {SHAPE['layers']} layers, {SHAPE['d_model']} wide, at {length:,} tokens, forward and backward:")
     out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
+
+
+def kernels(out: Transcript, length: int, repeats: int) -> None:
+    """Ways to compute the same heads."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    window, width = 128, WIDTH // HEADS
+    parts = [torch.randn(1, HEADS, length, width, requires_grad=True) for _ in range(3)]
+    expected = WindowAttention(window)(*parts).heads
+
+    def ours() -> Tensor:
+        return WindowAttention(window)(*parts).heads
+
+    def products(*given: Any) -> Tensor:
+        return scaled_dot_product_attention(*given)[0]
+
+    ways: dict[str, Any] = {
+        "fused kernel on blocks, in pieces (as it is)": nullcontext(),
+        "fused kernel on all blocks at once": patch.object(blocks, "blocks_of_piece", lambda scores: 2**31),
+        "products and softmax on blocks, in pieces": patch.object(blocks, "fused_attention", products),
+        "products and softmax on all blocks at once": patch.multiple(
+            blocks, fused_attention=products, blocks_of_piece=lambda scores: 2**31
+        ),
+    }
+    rows = []
+    for name, changed in ways.items():
+        with changed:
+            torch.testing.assert_close(ours(), expected, atol=1e-5, rtol=0)
+            found = measure(ours, repeats)
+            with torch.no_grad():
+                forward = forward_seconds(ours, repeats)
+        rows.append([name, f"{forward * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
+    near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= window, None, None, length, length, device="cpu")
+    compiled = torch.compile(flex_attention)
+    query, key, value = parts
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(query, key, value, block_mask=near), expected, atol=1e-5, rtol=0)
+        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near), repeats)
+    try:
+        compiled(query, key, value, block_mask=near).sum().backward()
+        backward = "yes"
+    except NotImplementedError as error:
+        backward = str(error).split(".")[0]
+    rows.append(["FlexAttention, compiled", f"{forward * 1e3:.0f}", backward, ""])
+    out.say(f"A window of {window} over {length:,} positions, {HEADS} heads, {width} wide:")
+    out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
+
+
+def reversible(out: Transcript, length: int, repeats: int) -> None:
+    """What reversible layers would save and cost: like them, each layer is computed again in the backward pass."""
+    torch.set_num_threads(1)
+    again = partial(checkpoint, use_reentrant=False)
+    rows = []
+    for kind in ("full", "reformer"):
+        for name, changed in (
+            ("as they are", nullcontext()),
+            (
+                "computed again",
+                patch.object(EncoderLayer, "__call__", lambda layer, *given, **more: again(layer.forward, *given, **more)),
+            ),
+        ):
+            with changed:
+                found = measure_model("heedful", kind, length, repeats)
+            rows.append([kind, name, f"{found['cpu']:.1f}", f"{found['bytes'] / 1e6:,.0f}"])
+    out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
+    out.table(["kind", "layers", "CPU s", "MB"], rows)
+
+
+def forward_seconds(step: Callable[[], Tensor], repeats: int) -> float:
+    """The median CPU seconds of a forward pass."""
+    step()
+    seconds = []
+    for _ in range(repeats):
+        started = time.process_time()
+        step()
+        seconds.append(time.process_time() - started)
+    return statistics.median(seconds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--part", choices=["all", "layers", "models"], default="all")
+    parser.add_argument("--repeats", type=int, default=3, help="of which the median counts")
+    parser.add_argument("--part", choices=["all", "models", "layers", "kernels"], default="all")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
         given = json.loads(arguments.peer)
-        found = measure_layer(given["layer"], given["length"]) if "layer" in given else measure_model(**given)
-        found["step"] = found.get("seconds", 0.0)  # `seconds` will be those of the whole process
-        print(json.dumps(found))
+        found = measure_model(**given)
+        print(json.dumps({**found, "step": found["seconds"]}))  # `seconds` will be those of the whole process
         return
     out = Transcript(arguments.output)
-    if arguments.part != "models":
-        layers(out)
-    if arguments.part != "layers":
-        models(out, arguments.length)
+    if arguments.part in ("all", "models"):
+        models(out, arguments.length, arguments.repeats)
+    if arguments.part in ("all", "layers"):
+        layers(out, arguments.repeats)
+    if arguments.part in ("all", "kernels"):
+        kernels(out, arguments.length, arguments.repeats)
+        reversible(out, arguments.length, arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,7 +29,7 @@ from heedful.data.long_recall import generate_long_recall
 from heedful.nn.attention.kinds import AttentionKind
 from heedful.recipes import load_recipe
 from heedful.tasks.classification import ClassificationTask
-from measuring import Transcript, heedful_rate, processor_seconds, watch_heedful
+from measuring import Transcript, heedful_rate, processor_seconds, saved, watch_heedful
 
 KINDS = get_args(AttentionKind)
 LENGTHS = (4096, 8192)
@@ -87,13 +87,6 @@ def measure_accuracy(kind: str, length: int, given: Sequence[str], folder: Path)
     }
 
 
-def saved(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows that an earlier run has written."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        if line.startswith('{"kind"'):
-            yield json.loads(line)
-
-
 def print_table(rows: Sequence[dict[str, Any]], transcript: Transcript) -> None:
     """One row per length, attention dropout and kind, beside full attention of the same."""
     merged: dict[tuple[int, float, str], dict[str, Any]] = {}
@@ -128,11 +121,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write what is printed to this file; what it has is not measured again")
     a = parser.parse_args()
     if a.what == "table":
-        print_table([row for path in a.files for row in saved(path)], Transcript(a.output, measures=False))
+        print_table([row for path in a.files for row in saved(path, "kind")], Transcript(a.output, measures=False))
         return
-    rows = list(saved(a.output)) if a.output else []
-    transcript = Transcript(None if rows else a.output, measures=a.what == "speed")
-    transcript.path = a.output  # when continuing, what is there is kept
+    rows = list(saved(a.output, "kind")) if a.output else []
+    transcript = Transcript(a.output, measures=a.what == "speed", append=bool(rows))
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -30,11 +30,14 @@ BUSY = 0.5  # with a higher load before the start, speeds are unreliable
 
 
 class Transcript:
-    """Prints, and copies the output to a file. With `measures`, it begins with the state of the machine."""
+    """Prints, and copies the output to a file. With `measures`, it begins with the state of the machine.
 
-    def __init__(self, path: Path | None, measures: bool = True) -> None:
+    With `append`, what the file has is kept, so that a measurement can go on.
+    """
+
+    def __init__(self, path: Path | None, measures: bool = True, append: bool = False) -> None:
         self.path = path
-        if path is not None:
+        if path is not None and not append:
             path.write_text("", encoding="utf-8")
         load, limit = os.getloadavg()[0], os.environ.get("OMP_NUM_THREADS")
         self.circumstances = {"cores": cores(), "load": round(load, 2), "omp_num_threads": limit}
@@ -55,6 +58,13 @@ class Transcript:
         for cells in (head, ["---"] * len(head), *rows):
             self.say(f"| {' | '.join(cells)} |")
         self.say()
+
+
+def saved(path: Path, key: str) -> Iterator[dict[str, Any]]:
+    """The rows that an earlier run has written to its transcript, as JSON objects whose first key is this one."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line.startswith(f'{{"{key}"'):
+            yield json.loads(line)
 
 
 def with_children(pid: int) -> list[int]:

@@ -77,7 +77,7 @@ def in_node(packed: bytes, lines: list[str], options: dict[str, Any]) -> list[di
         return found
 
 
-def in_browser(page: str) -> tuple[list[float], float]:
+def in_browser(page: str, sentence: str) -> tuple[list[float], float]:
     """Milliseconds of each translation of the sentence, and of opening the model."""
     from playwright.sync_api import sync_playwright
 
@@ -94,7 +94,7 @@ def in_browser(page: str) -> tuple[list[float], float]:
           await app.host.open(app.host.models[0].name);
           return performance.now() - start;
         }""")
-        times = window.evaluate(IN_BROWSER, SENTENCE)
+        times = window.evaluate(IN_BROWSER, sentence)
         browser.close()
         return times, opened
 
@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--sentence", default=SENTENCE, help="what Chromium translates")
     parser.add_argument("--browser", action="store_true")
     parser.add_argument("--only-browser", action="store_true")
     asked = parser.parse_args()
@@ -133,11 +134,11 @@ def main() -> None:
             say(f"weights {what}: BLEU {score:.2f} on {len(source):,} lines with beam {pipeline.beam}")
     if asked.browser or asked.only_browser:
         for bits, packed in files.items():
-            times, opened = in_browser(standalone_page([packed]))
+            times, opened = in_browser(standalone_page([packed]), asked.sentence)
             first, *later = times
             say(
-                f"{bits} bits in Chromium: model opened in {opened:.0f} ms; “{SENTENCE}” translated in {first:.0f} ms the first "
-                f"time, then in {min(later):.0f} to {max(later):.0f} ms, with beam {pipeline.beam}"
+                f"{bits} bits in Chromium: model opened in {opened:.0f} ms; “{asked.sentence}” translated in {first:.0f} ms "
+                f"the first time, then in {min(later):.0f} to {max(later):.0f} ms, with beam {pipeline.beam}"
             )
 
 

@@ -216,7 +216,7 @@ def first_batches(task: TranslationTask, count: int) -> list[Batch]:
 
 def train(settings: dict[str, Any]) -> dict[str, float]:
     """Train a peer for some steps; warm-up steps are not measured."""
-    task, warm = TranslationTask(load_recipe("translation", settings["overrides"]), Path(settings["data"])), settings["warm"]
+    task, warm = TranslationTask(load_recipe("multi30k", settings["overrides"]), Path(settings["data"])), settings["warm"]
     assert isinstance(task.config, Seq2SeqConfig)
     torch.set_num_threads(cores())
     torch.manual_seed(1)

@@ -50,7 +50,8 @@ INTRODUCTION = """
 A recipe is a TOML file with five sections. `heedful recipes` lists the shipped ones, `heedful recipes NAME` prints one with
 every value, and `heedful train mine.toml` trains your own. On the command line any value is `section.key=value`; an unknown
 name is an error that suggests the nearest. Values are layered: the defaults below, then the recipe's preset, then the recipe,
-then a preset named on the command line, then the other overrides.
+then a preset named on the command line, then the other overrides. A recipe with `fit = true`, such as `translation`, leaves
+open what depends on the data; it is chosen [when training begins](howto/translation.md#train).
 
 How training behaves, and which of these to change first: [Training](training.md)."""
 

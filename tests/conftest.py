@@ -1,28 +1,27 @@
-"""What tests share: one thread each, a small corpus for every job, models trained on them, whole commands, and a browser."""
+"""What tests share: one thread each, a small corpus for every job, models trained on them, and whole commands."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 
 from heedful.cli.main import main
 from heedful.recipes import Recipe, load_recipe
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-pytest_plugins = ["servers", "page_models"]  # fixtures that start `heedful serve`, and that open the page on models
+pytest_plugins = ["browser", "servers", "page_models"]  # fixtures that open pages, start `heedful serve`, pack models into a page
+ROOT = Path(__file__).parents[1]
+SLOWEST = ["serving", "system", "page", "docs"]  # rooms; they begin first, so that no test process is left with one at the end
 WORDS = "zero one two three four five six seven eight nine".split()
 THINGS = "sun rain wind snow cloud river stone tree".split()
 MONTHS = "January March May July October".split()
@@ -34,12 +33,8 @@ TASKS = (
 LONGER = ["tokenizer.kind=char", "training.steps=40", "training.validate_every=40", "decoding.max_extra=20"]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Trained = Callable[[str], Path]
+Once = Callable[[str, Callable[[Path], object]], Path]  # a name, and what fills the folder of that name → the folder
 Run = Callable[..., tuple[str, str]]  # arguments, exit code and standard input → what was written to stdout and stderr
-OpenPage = Callable[..., "Page"]
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 
 
 def real_data(name: str) -> Path:
@@ -171,21 +166,43 @@ def small_recipe(task: str, folder: Path, *overrides: str) -> Recipe:
     return load_recipe(task, [*data, *small, *own, *overrides])
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each file stays in one test process, so that what it shares is made once; a room that shares a server does, too."""
+    for item in items:
+        room = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group("serving" if room == "serving" else str(item.path.relative_to(ROOT))))
+    items.sort(key=lambda item: SLOWEST.index(room) if (room := item.path.parent.name) in SLOWEST else len(SLOWEST))
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Make a folder of a given name; all test processes share it, and the first that asks for it makes it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.made"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(shared / f"{name}.lock"):
+            if not done.exists():
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def trained(once: Once) -> Trained:
     """The run directory of a small model of a job, trained when it is first asked for."""
     from heedful.runtime.screen import Silence
     from heedful.training.run import train
 
-    folder = tmp_path_factory.mktemp("jobs")
+    def learn(run: Path) -> None:
+        train(small_recipe(run.name, run.parents[1] / "corpora" / run.name), run, Silence())
 
-    def run(task: str) -> Path:
-        found = folder / "runs" / task
-        if not found.exists():
-            train(small_recipe(task, folder / task), found, Silence())
-        return found
-
-    return run
+    return lambda task: once(f"runs/{task}", learn)
 
 
 @pytest.fixture(scope="session")
@@ -203,54 +220,11 @@ def heedful() -> Command:
             [sys.executable, "-m", "heedful", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             **options,
         )
 
     return run
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium without a window. Of a module, because Playwright's event loop runs in this thread as long as it is open."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium; on Debian: apt install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing; pip install 'heedful[dev]'")
-    with playwright.sync_playwright() as running:
-        launched = running.chromium.launch(executable_path=chromium, args=QUIET)
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Open a file or an address in a fresh window, `width` pixels wide; other options are those of Browser.new_context.
-
-    When the test ends, no page may have thrown an error, written one to the console, or asked the network for anything
-    that is not on this machine.
-    """
-    problems: list[str] = []
-    contexts = []
-
-    def check_request(url: str) -> None:
-        if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1", "http://localhost")):
-            problems.append(f"asked for {url}")
-
-    def show(place: Path | str, width: int = 1280, **options: Any) -> Page:
-        contexts.append(context := browser.new_context(viewport={"width": width, "height": 900}, **options))
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: check_request(request.url))
-        page.goto(place if isinstance(place, str) else place.absolute().as_uri())
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert not problems
 
 
 @contextmanager
@@ -269,14 +243,15 @@ def standard_input(content: bytes, folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run a command in this process, expect its exit code, and give what it wrote to stdout and stderr."""
+    """Run a command in this process, expect its exit code or one of several, and give what it wrote to stdout and stderr."""
 
-    def command(*arguments: object, code: int = 0, stdin: str = "") -> tuple[str, str]:
+    def command(*arguments: object, code: int | tuple[int, ...] = 0, stdin: str | bytes = "") -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["heedful", *map(str, arguments)])
-        with standard_input(stdin.encode(), tmp_path), pytest.raises(SystemExit) as ended:
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        with standard_input(content, tmp_path), pytest.raises(SystemExit) as ended:
             main()
         out, err = capfd.readouterr()
-        assert (ended.value.code or 0) == code, err
+        assert (ended.value.code or 0) in (code if isinstance(code, tuple) else (code,)), err
         return out, err
 
     return command

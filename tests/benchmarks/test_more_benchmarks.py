@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_benchmarks import run_script, whole, write_captions
+from test_benchmarks import printed_by, run_script, whole, write_captions
 
 from ablations import AS_SHIPPED, VARIANTS, changes, changes_of, saved_rows
 from cost import USUAL, RandomPairs, recipe_of
@@ -67,7 +67,7 @@ def test_cost_is_measured_by_shape() -> None:
 def test_ablations_are_saved_one_by_one_and_can_be_resumed(tmp_path: Path) -> None:
     write_captions(tmp_path)
     output = tmp_path / "ablations.txt"
-    job: list[str | Path] = ["--data", tmp_path, "--recipe", "translation", "--steps", "2", "--output", output, "--set", *TINY]
+    job: list[str | Path] = ["--data", tmp_path, "--recipe", "multi30k", "--steps", "2", "--output", output, "--set", *TINY]
     _, first = run_script("ablations", *job, "--only", AS_SHIPPED)
     assert list(first["variants"]) == [AS_SHIPPED]
     lines = output.read_text(encoding="utf-8").splitlines()
@@ -131,7 +131,7 @@ def write_run(folder: Path, scores: dict[int, float]) -> Path:
     rows += [{"kind": "valid", "step": step, "bleu": bleu, "bleu_signature": "s"} for step, bleu in scores.items()]
     folder.mkdir()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    recipe = load_recipe("translation", ["data.source=a.tsv", "training.workers=2"])
+    recipe = load_recipe("multi30k", ["data.source=a.tsv", "training.workers=2"])
     (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
     return folder
 
@@ -153,16 +153,13 @@ def test_time_to_quality_is_that_of_the_first_validation_that_is_good_enough(tmp
 
 
 def test_every_variant_but_the_first_changes_the_recipe() -> None:
-    shipped = load_recipe("translation", ["data.source=a.tsv"])
+    shipped = load_recipe("multi30k", ["data.source=a.tsv"])
     assert changes(shipped, shipped) == {}
-    assert changes(shipped, load_recipe("translation", ["data.source=a.tsv", "model.dropout=0.1"])) == {
-        "model.dropout": [0.3, 0.1]
-    }
+    assert changes(shipped, load_recipe("multi30k", ["data.source=a.tsv", "model.dropout=0.1"])) == {"model.dropout": [0.3, 0.1]}
     given = ["data.source=a.tsv"]
-    for recipe in ("multi30k", "translation"):
-        found = changes_of(recipe, given, list(VARIANTS))
-        assert {name for name, changed in found.items() if not changed} == {AS_SHIPPED}
-        assert {"R-Drop", "no average of checkpoints"} <= set(VARIANTS) - set(found)
+    found = changes_of("multi30k", given, list(VARIANTS))
+    assert {name for name, changed in found.items() if not changed} == {AS_SHIPPED}
+    assert {"R-Drop", "no average of checkpoints"} <= set(VARIANTS) - set(found)
 
 
 def test_rows_of_another_job_are_refused(tmp_path: Path) -> None:
@@ -200,3 +197,13 @@ def test_held_out_paragraphs_are_on_no_training_page() -> None:
     assert len(together) == len(set(together)) == 100 + 34  # no pair is lost or in two splits
     assert {f"own {page}" for page in range(100)} < set(together)
     assert [len([source for source in sources[name] if "own" in source]) for name in ("train", "val", "test")] == [90, 5, 5]
+
+
+@whole
+def test_what_plain_text_adds_is_measured(tmp_path: Path) -> None:
+    write_captions(tmp_path)
+    sizes = ("--pairs", "100", "--plain", "90", "--steps", "9", "--reverse-steps", "2")
+    printed = printed_by("monolingual", tmp_path, tmp_path / "work", *sizes, "--ways", "pairs", "greedy tagged", "two models")
+    assert [line.split(" |")[0] for line in printed.splitlines() if line.startswith("| ")][2:] == [
+        "| pairs", "| greedy tagged", "| two models",
+    ]  # fmt: skip

@@ -71,6 +71,16 @@ def test_a_missing_matplotlib_is_told_before_anything_is_measured(run: Run, monk
     assert err == "error: pictures need matplotlib; install it with: pip install 'heedful[plots]'\n"
 
 
+def wait_for_child(pid: int) -> None:
+    """Wait until a process has started another one."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(6000):
+        if children.read_text():
+            return
+        time.sleep(0.01)
+    pytest.fail("no measurement was started")
+
+
 def test_ctrl_c_prints_what_was_measured_until_then() -> None:
     much = "--layers convolution,gru --path-lengths 8 --lengths 64,4096 --rounds 1000 --seconds 1000000 --json".split()
     process = subprocess.Popen(
@@ -84,7 +94,7 @@ def test_ctrl_c_prints_what_was_measured_until_then() -> None:
     try:
         assert process.stderr is not None
         assert "measurements; Ctrl-C ends them" in process.stderr.readline()
-        time.sleep(2)
+        wait_for_child(process.pid)  # the first measurement
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         out, err = process.communicate(timeout=60)
     finally:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,10 @@ def test_a_file_that_is_no_text_is_refused_once(
     assert err.count("\n") == 1
 
 
-def test_standard_input_in_another_encoding_stops_after_a_few_lines(trained: Trained, tmp_path: Path) -> None:
-    content = ("für Gäste schön\n" * 50).encode("latin-1")
-    command = [*COMMAND, "classify", str(trained("classification"))]
-    done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=100)
-    assert done.returncode == 1
-    assert done.stderr.count(b"warning: input line") == 2
-    assert b"error: standard input is not UTF-8; it looks like CP1252" in done.stderr
+def test_standard_input_in_another_encoding_stops_after_a_few_lines(trained: Trained, run: Run) -> None:
+    _, err = run("classify", trained("classification"), stdin=("für Gäste schön\n" * 50).encode("latin-1"), code=1)
+    assert err.count("warning: input line") == 2
+    assert "error: standard input is not UTF-8; it looks like CP1252" in err
 
 
 @pytest.mark.parametrize(("verb", "task"), [("translate", "translation"), ("fill", "bert-pretraining")])
@@ -110,14 +108,11 @@ def test_damaged_images_are_told_one_by_one(trained: Trained, run: Run, tmp_path
     assert "unexpected" not in err
 
 
-def test_an_image_whose_name_is_not_utf8_is_classified(trained: Trained, tmp_path: Path) -> None:
+def test_an_image_whose_name_is_not_utf8_is_classified(trained: Trained, run: Run, tmp_path: Path) -> None:
     folder = write_examples("image-classification", tmp_path, 2)
-    odd = os.fsencode(tmp_path) + b"/caf\xe9.png"
-    shutil.copy(os.fsencode(next(folder.rglob("*.png"))), odd)
-    command = [*map(os.fsencode, [*COMMAND, "classify", str(trained("image-classification")), "--json"]), odd]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["labels"]
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")
+    shutil.copy(next(folder.rglob("*.png")), odd)
+    assert json.loads(run("classify", trained("image-classification"), "--json", odd)[0])["labels"]
 
 
 @pytest.mark.parametrize("count", ["--beam", "--n-best"])
@@ -308,17 +303,24 @@ def test_standard_output_that_is_full_is_a_sentence(trained: Trained) -> None:
     )
 
 
-def test_a_reader_that_goes_away_is_no_failure(trained: Trained, tmp_path: Path) -> None:
-    (tmp_path / "lines").write_text("the sun\n" * 5000)
-    command = f"{sys.executable} -m heedful classify {trained('classification')} --input {tmp_path / 'lines'} | head -1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False, timeout=100)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") == 1
-
-
 def test_quiet_shows_results_alone_and_help_is_short_to_ask_for(trained: Trained, run: Run) -> None:
     assert run("classify", "-h")[0].strip().startswith("Usage: heedful classify")
     assert run("--quiet", "classify", trained("classification"), "text")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        (["serve", "{folder}"], "serving needs signals and limits of processes that Windows does not have; use WSL"),
+        (["train", "dates", "--run", "{folder}/run"], "training needs file locks that Windows does not have; use WSL"),
+    ],
+)
+def test_what_windows_cannot_do_is_a_sentence(
+    command: list[str], fault: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.cli.serve.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # so that importing it fails
+    assert fault in run(*(word.format(folder=tmp_path) for word in command), code=1)[1]
 
 
 # Scores

@@ -7,11 +7,12 @@ import io
 import json
 
 import pytest
+import torch
 
 from heedful.complexity import survey as module
 from heedful.complexity.exponents import fitted_exponent
 from heedful.complexity.layers import LAYERS, Shape, small_attention
-from heedful.complexity.measure import Cost, measure
+from heedful.complexity.measure import Cost, measure, peak_bytes
 from heedful.complexity.survey import LayerReport, Plan, cost_of, survey
 from heedful.complexity.table import as_csv, as_json, cost_rows, path_rows, skipped_lines
 from heedful.errors import UsageError
@@ -33,13 +34,30 @@ def test_one_size_has_no_exponent(points: list[tuple[float, float]]) -> None:
     assert fitted_exponent(points) is None
 
 
-def test_stored_weights_take_memory_that_grows_with_the_square() -> None:
-    costs = [measure("full-stored", length, Shape(16, 2), 1, 4 << 30) for length in (1024, 4096)]
-    seconds, bytes_used = zip(*((cost.seconds, cost.bytes) for cost in costs), strict=True)
-    assert all(cost.skipped == "" for cost in costs)
-    assert seconds[0] > 0
-    assert bytes_used[0] > 2 * 2 * 1024 * 1024 * 4  # two heads' scores and weights
-    assert 7 < bytes_used[1] / bytes_used[0] < 17  # 16 but for what does not grow; 4 were linear
+def test_the_peak_counts_what_is_there_at_a_time_and_nothing_else() -> None:
+    numbers = torch.ones(1000)
+
+    def one_after_the_other() -> None:
+        for _ in range(3):
+            (numbers + 1).sum()
+
+    def together() -> list[torch.Tensor]:
+        return [numbers + 1 for _ in range(3)]
+
+    assert 4000 <= peak_bytes(one_after_the_other) < 4500
+    assert 12000 <= peak_bytes(together) < 12500
+    assert peak_bytes(lambda: numbers.add_(1)) < 100  # only the number 1
+
+
+def test_stored_weights_take_memory_that_grows_with_the_square_and_the_fused_kernel_s_with_the_length() -> None:
+    def grown(layer: str) -> float:
+        costs = [measure(layer, length, Shape(16, 2), 1, 4 << 30) for length in (512, 2048)]
+        assert all(cost.skipped == "" and cost.seconds and cost.bytes for cost in costs)
+        assert costs[0].bytes == measure(layer, 512, Shape(16, 2), 1, 4 << 30).bytes, "it is the same each time"
+        return (costs[1].bytes or 0) / (costs[0].bytes or 1)
+
+    assert 15 < grown("full-stored") < 16.5
+    assert grown("full") < 6  # the kernel's buffers are larger for long sequences
 
 
 def test_a_measurement_that_outgrows_its_memory_says_so_and_harms_nobody() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -89,3 +90,40 @@ def test_another_encoding_is_named_with_the_command(tmp_path: Path, encoding: st
     (tmp_path / "b").write_bytes((text * 50).encode(encoding))
     with pytest.raises(HeedfulError, match=f"iconv -f {name} -t UTF-8"):
         check(files)
+
+
+def test_a_shift_is_found_in_some_blocks_of_a_large_file_too(tmp_path: Path) -> None:
+    sources, targets = map(list, zip(*toy_pairs(12_000, "abcdefgh"), strict=True))
+    files = write(tmp_path, sources, [*targets[:7300], *targets[7301:], "x"])
+    report, _ = check(files, stride=2)
+    assert report.pairs == 6000
+    assert [(stretch.shift, abs(stretch.first - 8001) <= 12) for stretch in report.stretches] == [(-1, True)]
+    assert not check(write(tmp_path, sources, targets), stride=3)[0].stretches
+
+
+def test_foreign_lines_do_not_make_a_side_of_another_script_foreign(tmp_path: Path) -> None:
+    english = ["this is what you have to do with it", "the cat is in the house and the dog is not"] * 60
+    _, judge = check(write(tmp_path, english, ["これは日本語の文です"] * 100 + english[:20]))
+    assert judge.scripts == ("Latin", "Japanese")
+    assert judge.languages == ("en", "")
+
+
+def test_lines_of_a_table_that_are_no_pair_are_counted_and_listed(tmp_path: Path) -> None:
+    rows = [f"{a}\t{b}" for a, b in toy_pairs(40, "abcdefgh")]
+    rows[3], rows[9] = "no tab", "same words on both sides\tsame words on both sides"
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    files = ParallelFiles(tmp_path / "pairs.tsv")
+    report, judge = check(files)
+    assert [(finding.kind, finding.line) for finding in report.findings if finding.kind == "copy"] == [("copy", 10)]
+    assert clean(files, report, judge, tmp_path / "out") == (38, 2)
+    left = (tmp_path / "out" / "left_out.tsv").read_text(encoding="utf-8").splitlines()
+    assert [line.split("\t")[:2] for line in left] == [["4", "unreadable"], ["10", "copy"]]
+
+
+def test_what_was_zipped_is_cleaned_into_a_plain_file(tmp_path: Path) -> None:
+    lines = [list(side) for side in zip(*toy_pairs(40, "abcdefgh"), strict=True)]
+    for name, side in zip("ab", lines, strict=True):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in side).encode()))
+    files = ParallelFiles(tmp_path / "a.gz", tmp_path / "b.gz")
+    assert clean(files, *check(files), tmp_path / "out") == (40, 0)
+    assert (tmp_path / "out" / "a").read_text(encoding="utf-8").splitlines() == lines[0]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from test_explain import explain_and_run
 
-from conftest import TASKS, OpenPage, Trained
+from browser import OpenPage
+from conftest import TASKS, Trained
 from heedful.explain.compare import compare
 from heedful.pipelines import load_pipeline
 

@@ -13,6 +13,7 @@ import pytest
 from conftest import TASKS, Trained
 from heedful.explain import templates
 from heedful.explain.attention_json import LONGEST
+from heedful.explain.heads import MEASURES
 from heedful.explain.report import learning_curves, main_score_first, typical_explanation, write_report
 from heedful.explain.two_languages import in_two_languages, korean_texts
 from heedful.pipelines import load_pipeline
@@ -133,11 +134,7 @@ def test_every_text_of_every_template_is_there_in_korean() -> None:
     assert len(said) > 30
     assert [text for text in said if text not in korean_texts()] == []
     names = re.compile(r"\{\w+\}")
-    # The values of this one are English sentences, which the Korean text says in its own words.
-    legend = "entropy: {entropy}; distance: {distance}; previous: {rest}"
-    others = {text: korean for text, korean in korean_texts().items() if text != legend}
-    assert [text for text, korean in others.items() if sorted(names.findall(text)) != sorted(names.findall(korean))] == []
-    assert not names.findall(korean_texts()[legend])
+    assert [text for text, korean in korean_texts().items() if sorted(names.findall(text)) != sorted(names.findall(korean))] == []
 
 
 def test_a_text_in_two_languages_is_escaped_in_both() -> None:
@@ -150,4 +147,7 @@ def test_a_text_in_two_languages_is_escaped_in_both() -> None:
     assert found.count("&lt;b&gt;&#34;") == 2
     assert in_two_languages("<i>") == "&lt;i&gt;"
     assert 'data-ko="1층 헤드 2"' in in_two_languages("layer 1 head 2")
+    measures = "; ".join(f"{name}: {about}" for name, about in MEASURES.items())
+    assert "엔트로피: " in in_two_languages(measures)
+    assert "특수 토큰: " in in_two_languages(measures)
     assert 'data-ko="검증 데이터의 정확도"' in in_two_languages("accuracy on the validation set")

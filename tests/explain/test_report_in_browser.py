@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import TASKS, OpenPage, Trained
+from browser import OpenPage
+from conftest import TASKS, Trained
 from heedful.evaluation.score_names import RunResults
 from heedful.explain.report import write_report
 from heedful.pipelines import load_pipeline

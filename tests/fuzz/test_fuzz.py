@@ -1,6 +1,6 @@
 """Thousands of malformed settings, files, models and options: each is accepted or answered with a sentence, within bounds.
 
-`HEEDFUL_FUZZ=10` tries ten times as many and prints the counts at the end.
+`HEEDFUL_FUZZ=25` tries 25 times as many and prints the counts at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ from heedful.recipes import load_recipe, resolve
 from heedful.settings import hints
 
 TIMES = int(os.environ.get("HEEDFUL_FUZZ", "1"))
-SECONDS = 30  # for one case
+SECONDS = 30  # of computing for one case
+WAIT = 300  # seconds of waiting for one case, however busy the machine is
 MEMORY = 6 << 30  # bytes that a test process may ever have had
 TALLY: Counter[str] = Counter()
 
@@ -56,11 +57,12 @@ def one_case() -> Iterator[None]:
 
     def too_long(number: int, frame: object) -> None:
         TALLY["hangs"] += 1
-        raise AssertionError(f"nothing happened for {SECONDS} seconds")
+        raise AssertionError(f"no end after {SECONDS} seconds of computing, or {WAIT} of waiting")
 
     TALLY["tried"] += 1
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(SECONDS)
+    before = {number: signal.signal(number, too_long) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(WAIT)
     try:
         yield
         TALLY["accepted"] += 1
@@ -72,8 +74,10 @@ def one_case() -> Iterator[None]:
         TALLY["unexpected"] += 1
         raise
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     assert peak < MEMORY, f"{peak / 1e9:.1f} GB were taken"
 
@@ -114,7 +118,7 @@ contents = st.one_of(
 KEYS = sorted({key for task in TRAINABLE for key in load_recipe(task if task != "translation" else "dates").flat()})
 
 
-@cases(700)
+@cases(120)
 @given(st.sampled_from(sorted(TRAINABLE)), st.lists(st.tuples(st.sampled_from(KEYS), st.one_of(words, numbers)), max_size=3))
 def test_overrides_of_a_recipe(task: str, given_: list[tuple[str, object]]) -> None:
     with one_case():
@@ -122,7 +126,7 @@ def test_overrides_of_a_recipe(task: str, given_: list[tuple[str, object]]) -> N
         assert resolve(__import__("tomllib").loads(recipe.to_toml())).flat() == recipe.flat()
 
 
-@cases(500)
+@cases(80)
 @given(
     st.dictionaries(st.one_of(words, st.sampled_from(["data", "model", "training", "task", "decoding"])), json_values, max_size=4)
 )
@@ -131,7 +135,7 @@ def test_recipes_of_any_content(raw: dict[str, Any]) -> None:
         resolve(raw)
 
 
-@cases(200)
+@cases(80)
 @given(contents)
 def test_recipe_files_of_any_bytes(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "recipe.toml").write_bytes(content)
@@ -142,7 +146,7 @@ def test_recipe_files_of_any_bytes(tmp_path: Path, content: bytes) -> None:
 # Options
 
 
-@cases(400)
+@cases(160)
 @given(st.sampled_from(sorted(VERBS)), st.data())
 def test_options_of_a_verb(verb: str, data: st.DataObject) -> None:
     options = VERBS[verb].options
@@ -156,7 +160,7 @@ def test_options_of_a_verb(verb: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "image-classification"])
-@cases(60)
+@cases(25)
 @given(st.data())
 def test_data_files_of_any_content(
     task: str, trained: Trained, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -256,7 +260,7 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return new if not at else {**value, at[0]: replaced(value[at[0]], at[1:], new)}
 
 
-@cases(400)
+@cases(160)
 @given(st.sampled_from(TASKS), st.data())
 def test_models_with_a_changed_config(copies: Copies, task: str, data: st.DataObject) -> None:
     config = json.loads(copies.whole(task, "config.json"))
@@ -266,7 +270,7 @@ def test_models_with_a_changed_config(copies: Copies, task: str, data: st.DataOb
         load_pipeline(folder)
 
 
-@cases(300)
+@cases(120)
 @given(st.sampled_from(TASKS), st.data())
 def test_models_with_a_damaged_file(copies: Copies, task: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(copies.files(task)))
@@ -275,7 +279,7 @@ def test_models_with_a_damaged_file(copies: Copies, task: str, data: st.DataObje
         load_pipeline(folder)
 
 
-@cases(250)
+@cases(100)
 @given(st.sampled_from(["tagging", "question-answering", "language-model"]), st.data())
 def test_imports_with_a_changed_config(copies: Copies, task: str, data: st.DataObject) -> None:
     theirs, ours = copies.folder / f"{task}-exported", copies.folder / "imported"
@@ -299,7 +303,7 @@ def test_imports_with_a_changed_config(copies: Copies, task: str, data: st.DataO
 MODELS = {job.verbs[0]: job.name for job in reversed(JOBS.values()) if job.name in TASKS}
 
 
-@cases(200)
+@cases(80)
 @given(st.sampled_from(sorted(MODELS)), contents, st.data())
 def test_inputs_of_any_bytes(trained: Trained, run: Run, tmp_path: Path, verb: str, content: bytes, data: st.DataObject) -> None:
     (tmp_path / "input").write_bytes(content)
@@ -308,18 +312,7 @@ def test_inputs_of_any_bytes(trained: Trained, run: Run, tmp_path: Path, verb: s
     if verb == "generate":
         command += ["--length", 5]
     with one_case():
-        code = exit_code(run, *command)
-        assert code in (0, 1, 2)
-
-
-def exit_code(run: Run, *command: object) -> int:
-    """The exit code of a command whose errors are sentences."""
-    for code in (0, 1, 2):
-        with suppress(AssertionError):
-            _, err = run(*command, code=code)
-            if re.search(r"unexpected \w+(Error|Exception)|Traceback", err):
-                raise RuntimeError(err)
-            if code:
-                raise HeedfulError(err)
-            return code
-    raise RuntimeError("another exit code")
+        _, err = run(*command, code=(0, 1, 2))
+        assert not re.search(r"unexpected \w+(Error|Exception)|Traceback", err), err
+        if "error: " in err:
+            raise HeedfulError(err)

@@ -20,6 +20,9 @@ from heedful.interop.known_settings import sentence
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from heedful.models.weights import load_weights, named_weights
 from heedful.pipelines import load_pipeline
+from heedful.recipes import load_recipe
+from heedful.runtime.screen import Silence
+from heedful.training.run import train
 
 VARIANTS: list[dict[str, Any]] = [
     {"activation_function": "swish", "scale_embedding": True},
@@ -176,12 +179,44 @@ def test_our_models_that_marian_cannot_express_are_not_exported(settings: dict[s
     assert says in sentence("transformers", marian.obstacles(config))
 
 
-def test_a_directory_translates_like_transformers_and_exports_unchanged(tmp_path: Path) -> None:
-    folder = tmp_path / "theirs"
+def with_vocabulary(folder: Path) -> Any:
+    """A small model, and its vocabulary in a new folder."""
     folder.mkdir()
     size = write_marian_vocabulary(folder)
     ids = {"vocab_size": size, "pad_token_id": size - 1, "decoder_start_token_id": size - 1}
-    model = build(3, scale_embedding=True, activation_function="swish", max_position_embeddings=200, **ids)
+    return build(3, scale_embedding=True, activation_function="swish", max_position_embeddings=200, **ids)
+
+
+def test_an_imported_model_goes_on_learning_with_a_wider_vocabulary(tmp_path: Path) -> None:
+    with_vocabulary(tmp_path / "theirs").save_pretrained(tmp_path / "theirs")
+    import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    (tmp_path / "train.ko").write_text("".join(f"개가 {TEXTS[0]} {number % 7}\n" for number in range(40)), encoding="utf-8")
+    (tmp_path / "train.de").write_text("".join(f"der Hund ist müde {number % 7}\n" for number in range(40)), encoding="utf-8")
+    files = [f"data.source={tmp_path / 'train.ko'}", f"data.target={tmp_path / 'train.de'}"]
+    quick = [
+        "training.steps=2",
+        "training.workers=1",
+        "training.batch_tokens=200",
+        "training.validate_every=2",
+        "decoding.max_extra=9",
+    ]
+    start = [f"model.pretrained={tmp_path / 'ours'}", "tokenizer.extend=24"]
+    train(load_recipe("translation", [*files, *quick, *start]), tmp_path / "run", Silence())
+    before, after = load_pipeline(tmp_path / "ours"), load_pipeline(tmp_path / "run")
+    size = before.model.config.target_vocab
+    assert size < after.model.config.source_vocab == after.model.config.target_vocab <= size + 24
+    assert after.source_tokenizer is not after.target_tokenizer
+    old, new = (len(one.source_tokenizer.encode(TEXTS[0])) for one in (before, after))
+    assert new < old, "it is in the new text, in many pieces"
+    assert before.source_tokenizer.unk in before.source_tokenizer.encode("개가")
+    assert after.source_tokenizer.unk not in after.source_tokenizer.encode("개가")
+    assert after.target_tokenizer.decode(after.target_tokenizer.encode("der Hund ist müde")) == "der Hund ist müde"
+
+
+def test_a_directory_translates_like_transformers_and_exports_unchanged(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    model = with_vocabulary(folder)
+    size = model.config.vocab_size
     model.generation_config.bad_words_ids = [[size - 1]]
     model.generation_config.num_beams = 2
     model.save_pretrained(folder)

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from conftest import TASKS, OpenPage, Trained
+from browser import OpenPage
+from conftest import TASKS, Once, Trained
 from heedful.page.model_file import pack_model
 from heedful.page.samples import samples_of_run
 from heedful.page.standalone import standalone_page
@@ -30,7 +31,7 @@ VIEWS = ("flow", "attention", "writing", "output", "whatif", "compare")
 
 
 @pytest.fixture(scope="session")
-def recurrent(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recurrent(trained: Trained, once: Once) -> Path:
     """A small recurrent translator on the corpus of the other one, with its earlier weights."""
     data = load_recipe(str(trained("translation") / "recipe.toml")).data
     settings = [
@@ -38,23 +39,23 @@ def recurrent(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Pat
         "model.d_model=16", "training.steps=6", "training.history=3", "training.workers=1", "training.batch_tokens=300",
         "decoding.max_extra=5",
     ]  # fmt: skip
-    run = tmp_path_factory.mktemp("page") / "recurrent"
-    train(load_recipe("translation", settings), run, Silence())
-    return run
+    return once("runs/recurrent", lambda run: train(load_recipe("translation", settings), run, Silence()))
 
 
 @pytest.fixture(scope="session")
-def page_file(trained: Trained, recurrent: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_file(trained: Trained, recurrent: Path, once: Once) -> Path:
     """One standalone page with a model of every job, each named like its job."""
-    packed = []
-    for name in MODELS:
-        folder = find_directory(recurrent if name == "recurrent" else trained(name))
-        pipeline = load_pipeline(folder)
-        earlier = earlier_weights(folder, pipeline.model, 3) if name == "recurrent" else []
-        packed.append(pack_model(pipeline, name, 16, samples_of_run(folder, pipeline.task), earlier))
-    path = tmp_path_factory.mktemp("page") / "models.html"
-    path.write_text(standalone_page(packed), encoding="utf-8")
-    return path
+
+    def write(path: Path) -> None:
+        packed = []
+        for name in MODELS:
+            folder = find_directory(recurrent if name == "recurrent" else trained(name))
+            pipeline = load_pipeline(folder)
+            earlier = earlier_weights(folder, pipeline.model, 3) if name == "recurrent" else []
+            packed.append(pack_model(pipeline, name, 16, samples_of_run(folder, pipeline.task), earlier))
+        path.write_text(standalone_page(packed), encoding="utf-8")
+
+    return once("models.html", write)
 
 
 def address(path: Path, **values: Any) -> str:
@@ -65,9 +66,9 @@ def address(path: Path, **values: Any) -> str:
 
 def settled(page: Page) -> Page:
     """Wait until the view that is open has been computed and drawn."""
-    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=30_000)
+    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=60_000)
     page.wait_for_timeout(150)
-    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=30_000)
+    page.wait_for_selector(".explorer .viewstage:not(.busy) > *", timeout=60_000)
     return page
 
 

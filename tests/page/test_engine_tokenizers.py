@@ -17,6 +17,7 @@ from heedful.errors import HeedfulError
 from heedful.page.browser_tokenizer import browser_tokenizer
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece import read_sentencepiece, unigram_backend
+from heedful.text.sentences import split_text
 
 NASTY = [
     "Hello world, don't 123 'll we'll", "ein Haus über dem Fluß  \n\t x", "日本語のテキスト と 漢字", "שלום עולם مرحبا بالعالم",
@@ -221,3 +222,18 @@ def test_a_tokenizer_that_the_engine_lacks_is_refused_in_words(change: str) -> N
         tokenizer.backend.model = models.BPE(dropout=0.5)
     with pytest.raises(HeedfulError, match="the tokenizer of x cannot be run by the page"):
         browser_tokenizer(tokenizer, "the tokenizer of x")
+
+
+def test_a_text_is_cut_into_the_same_sentences_as_in_python(tmp_path: Path) -> None:
+    texts = [
+        "A dog runs. It barks! Why? No idea.", "„Komm!“ Er ging. Dann kam der 15. November 2026.",
+        "Dr. Smith met Mr. Jones at 3 p.m. on Monday.", "J. S. Bach wrote it. z. B. Messen.", "犬が走る。猫も走る！なぜ？",
+        "Он пришёл. Она ушла.", "one\r\n\n  two \u2028three. ", "३. यह ठीक है। हाँ", "", " \n", "version 3.11 is out. été. Été.",
+        *(text + ". " + text.title() for text in random_texts(5, 200)),
+    ]  # fmt: skip
+    body = """
+      const { splitText } = await load("../sentences.js");
+      return given[0].map((text) => splitText(text).map((part) => [part.text, part.sentence]));
+    """
+    (found,) = ask_engine(tmp_path, [[body, texts]])
+    assert [[(part, is_sentence) for part, is_sentence in parts] for parts in found] == [split_text(text) for text in texts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from node_engine import ask_engine
-from random_models import network_file
+from random_models import network_file, random_case
 
 from heedful.errors import HeedfulError
 from heedful.models import build_model
@@ -61,6 +62,13 @@ def test_a_file_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
 def test_what_the_engine_cannot_run_is_refused(parameters: int, kind: str, said: str) -> None:
     with pytest.raises(HeedfulError, match=said):
         check_runnable("m", kind, GPTConfig(4), parameters)
+
+
+def test_every_model_whose_engine_is_tested_can_be_packed() -> None:
+    rng = random.Random(3)
+    for kind in ("seq2seq", "recurrent", "gpt", "bert", "vit"):
+        for _ in range(12):
+            check_runnable("m", kind, random_case(rng, kind).model.config, 1)
 
 
 def test_a_setting_that_the_engine_does_not_know_is_named() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from node_engine import ask_engine
 
-from conftest import TASKS, OpenPage, Run, Trained, small_recipe
+from browser import OpenPage
+from conftest import TASKS, Run, Trained, small_recipe
 from heedful.page.model_file import compressed, header_of, pack_model
 from heedful.pipelines import load_pipeline
 from heedful.runtime.screen import Silence

@@ -16,6 +16,7 @@ from heedful.models import config_class
 from heedful.models.presets import PRESETS
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.recipes import Recipe, load_recipe, model_settings, resolve, shipped_recipes
+from heedful.recipes.open_settings import FITTED
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings
 from heedful.settings import Json
 
@@ -45,16 +46,28 @@ def test_a_recipe_of_every_job_is_shipped_under_its_name_and_two_more_translator
     assert load_recipe("dates").task == load_recipe("multi30k").task == "translation"
 
 
-def test_multi30k_is_another_name_of_translation() -> None:
-    ours, other = load_recipe("translation"), load_recipe("multi30k")
-    assert other.name == "multi30k"
-    assert other.flat() == ours.flat()
+def test_translation_leaves_to_the_data_what_nobody_gives_and_multi30k_leaves_nothing() -> None:
+    assert not load_recipe("multi30k").open
+    every = {f"{section}.{key}" for section, keys in FITTED.items() for key in keys}
+    assert set(load_recipe("translation").open) == every
+    given = ["training.steps=300", "model.d_model=64", "tokenizer.file=some.json"]
+    gone = every - set(load_recipe("translation", given).open)
+    assert gone == {"training.steps", "model.d_model", "tokenizer.size"}
+    assert not {"model.layers", "training.warmup"} & set(load_recipe("translation", ["model.preset=base"]).open)
+    assert not {name for name in load_recipe("translation", ["model.kind=recurrent"]).open if name.startswith("model.")}
+
+
+def test_a_recipe_file_may_leave_settings_open_too(tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, "fit = true\n[training]\nsteps = 5\n[model]\npreset = 'tiny'")
+    assert {"training.steps", "training.warmup"} & set(load_recipe(path).open) == {"training.warmup"}
+    assert "fit must be true or false" in usage_error(recipe_file(tmp_path, "fit = 3"))
+    assert "fit = true is for translation" in usage_error(recipe_file(tmp_path, "fit = true\ntask = 'tagging'"))
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(300, 30), (5, 1), (100_000, 600)])
 def test_the_warm_up_of_a_short_training_is_a_tenth_of_it(steps: int, warmup: int) -> None:
-    assert load_recipe("translation", [f"training.steps={steps}"]).training.warmup == warmup
-    assert load_recipe("translation", [f"training.steps={steps}", "training.warmup=7"]).training.warmup == 7
+    assert load_recipe("multi30k", [f"training.steps={steps}"]).training.warmup == warmup
+    assert load_recipe("multi30k", [f"training.steps={steps}", "training.warmup=7"]).training.warmup == 7
 
 
 def test_muon_falls_back_to_adam_where_it_cannot_be_used() -> None:

@@ -109,6 +109,15 @@ def server(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
+@pytest.fixture(scope="session")
+def server_with_keys(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that wants one of the keys `first` and `geheim`, and logs in JSON."""
+    options = ["--workers", "1", "--log-json"]
+    folder = tmp_path_factory.mktemp("server")
+    with started(folder, f"en-de={models['en-de']}", *options, env={"HEEDFUL_API_KEYS": "first, geheim"}) as running:
+        yield running
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a server of one's own."""

@@ -16,8 +16,6 @@ from conftest import sentences
 from heedful.pipelines.classifier import Classifier
 from heedful.pipelines.load import load_for_verb
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 TEXTS = sentences(3)
 
 

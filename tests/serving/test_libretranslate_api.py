@@ -12,8 +12,6 @@ from servers import Server, Start
 
 from heedful.pipelines.translator import Translator
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> LibreTranslateAPI:
@@ -157,8 +155,8 @@ def test_pages_learn_what_the_service_can(server: Server) -> None:
     assert found["language"] == {"source": {"code": "en", "name": "English"}, "target": {"code": "de", "name": "German"}}
 
 
-def test_a_key_may_be_in_the_body(start: Start, models: dict[str, Path]) -> None:
-    server = start(f"en-de={models['en-de']}", "--workers", "1", env={"HEEDFUL_API_KEYS": "first, geheim"})
+def test_a_key_may_be_in_the_body(server_with_keys: Server) -> None:
+    server = server_with_keys
     assert LibreTranslateAPI(server.url, api_key="geheim").translate("1 2", "en", "de")
     for key, status in ((None, 400), ("wrong", 403)):
         with pytest.raises(HTTPError) as error:

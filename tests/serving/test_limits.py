@@ -16,7 +16,7 @@ import httpx
 import pytest
 from servers import Server, Start
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
+from conftest import Run
 
 QUICK = ["--workers", "1"]
 
@@ -56,54 +56,58 @@ def test_too_many_waiting_texts_are_refused_with_a_time_to_try_again(start: Star
 
 def test_a_request_that_takes_too_long_is_given_up(start: Start, models: dict[str, Path]) -> None:
     server = start(f"gpt={models['language-model']}", *QUICK, "--timeout", "0.5")
-    began = time.perf_counter()
     answer = server.post("/api/generate", {"inputs": "the", "length": 2000, "count": 250})
     assert answer.status_code == 503
     assert "0.5 seconds" in answer.json()["error"]
-    assert time.perf_counter() - began < 10
-    assert server.post("/api/generate", {"inputs": "the", "length": 3}).status_code == 200
+    for _ in range(20):  # a busy machine may need more than half a second even for a short one
+        answer = server.post("/api/generate", {"inputs": "the", "length": 3})
+        if answer.status_code == 200:
+            break
+    assert answer.status_code == 200
 
 
 def test_requests_per_minute_are_counted_for_each_key(start: Start, models: dict[str, Path], tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("# those of the office\nfirst\n\nsecond\n", encoding="utf-8")
-    server = start(f"en-de={models['en-de']}", *QUICK, "--api-keys", keys, "--requests-per-minute", "5")
+    server = start(f"en-de={models['en-de']}", *QUICK, "--api-keys", keys, "--requests-per-minute", "1")
 
     def ask(key: str) -> httpx.Response:
         return server.post("/api/translate", {"inputs": "1"}, headers={"Authorization": f"Bearer {key}"})
 
-    statuses = [ask("first").status_code for _ in range(8)]
-    assert statuses[:5] == [200] * 5
-    assert statuses[6:] == [429] * 2
+    assert [ask("first").status_code for _ in range(3)] == [200, 429, 429]
     refused = ask("first")
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
     assert ask("second").status_code == 200
 
 
-def test_keys(start: Start, models: dict[str, Path]) -> None:
-    server = start(f"en-de={models['en-de']}", *QUICK, env={"HEEDFUL_API_KEYS": "secret-one,secret-two"})
+def test_keys(server_with_keys: Server) -> None:
+    server = server_with_keys
     body = {"inputs": "1 2"}
     assert server.post("/api/translate", body).status_code == 401
     assert server.post("/api/translate", body, headers={"Authorization": "Bearer wrong"}).status_code == 401
-    assert server.post("/api/translate", body, headers={"Authorization": "Bearer secret-on"}).status_code == 401
-    for headers in ({"Authorization": "Bearer secret-two"}, {"X-API-Key": "secret-one"}):
+    assert server.post("/api/translate", body, headers={"Authorization": "Bearer gehei"}).status_code == 401
+    for headers in ({"Authorization": "Bearer geheim"}, {"X-API-Key": "first"}):
         assert server.post("/api/translate", body, headers=headers).status_code == 200
     for path in ("/health", "/ready", "/docs", "/openapi.json", "/languages", "/"):
         assert server.http.get(path).status_code == 200, path
     for path in ("/metrics", "/api/models", "/v1/models"):
         assert server.http.get(path).status_code == 401, path
     log = server.log.read_text(encoding="utf-8")
-    assert "secret" not in log
+    assert "geheim" not in log
 
 
-def test_no_key_is_in_the_log_nor_any_text(start: Start, models: dict[str, Path]) -> None:
-    server = start(f"en-de={models['en-de']}", *QUICK, "--log-json", env={"HEEDFUL_API_KEYS": "geheim"})
+def test_no_key_is_in_the_log_nor_any_text(server_with_keys: Server) -> None:
+    server = server_with_keys
+    before = len(server.log.read_text(encoding="utf-8").splitlines())
     server.post("/api/translate", {"inputs": "4 2 4 2 4 2"}, headers={"X-API-Key": "geheim"})
     server.post("/translate", data={"q": "4 2 4 2 4 2", "source": "en", "target": "de", "api_key": "geheim"})
     server.post("/translate?api_key=geheim&q=424242", None)
-    time.sleep(0.2)
-    lines = [json.loads(line) for line in server.log.read_text(encoding="utf-8").splitlines()]
-    requests = [line for line in lines if line["message"] == "request"]
+    for _ in range(100):
+        lines = [json.loads(line) for line in server.log.read_text(encoding="utf-8").splitlines()[before:]]
+        requests = [line for line in lines if line["message"] == "request"]
+        if len(requests) == 3:
+            break
+        time.sleep(0.1)
     assert [line["path"] for line in requests] == ["/api/translate", "/translate", "/translate"]
     assert requests[0] | {"ms": 0, "time": ""} == {
         "time": "", "level": "info", "message": "request", "client": "127.0.0.1", "method": "POST", "path": "/api/translate",
@@ -188,32 +192,30 @@ def test_everybody_is_warned_of_an_open_address(start: Start, models: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "code", "says"),
     [
-        (["nowhere"], "there is no model directory nowhere"),
-        (["{model}", "{model}"], "two models are called"),
-        (["a b={model}"], "cannot be the name of a model"),
-        (["{model}", "--port", "99999"], "port"),
-        (["{model}", "--api-keys", "nowhere.txt"], "API keys cannot be read"),
-        (["{model}", "--host", "999.1.1.1"], "cannot listen"),
-        (["{empty}"], "config.json"),
+        (["nowhere"], 1, "there is no model directory nowhere"),
+        (["{model}", "{model}"], 2, "two models are called"),
+        (["a b={model}"], 2, "cannot be the name of a model"),
+        (["{model}", "--port", "99999"], 2, "port"),
+        (["{model}", "--api-keys", "nowhere.txt"], 1, "API keys cannot be read"),
+        (["{model}", "--host", "999.1.1.1"], 1, "cannot listen"),
+        (["{model}", "--port", "{taken}"], 1, "choose another with --port"),
     ],
 )
-def test_what_cannot_be_served_is_told(models: dict[str, Path], tmp_path: Path, arguments: list[str], says: str) -> None:
-    given = [argument.format(model=models["en-de"], empty=tmp_path) for argument in arguments]
-    command = [sys.executable, "-m", "heedful", "serve", *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode in (1, 2)
-    assert says in done.stderr.replace("\n", " ")
-    assert "Traceback" not in done.stderr
+def test_what_cannot_be_served_is_reported(
+    server: Server, models: dict[str, Path], run: Run, arguments: list[str], code: int, says: str
+) -> None:
+    given = [argument.format(model=models["en-de"], taken=server.url.rpartition(":")[2]) for argument in arguments]
+    assert says in run("serve", *given, code=code)[1].replace("\n", " ")
 
 
-def test_a_taken_port_is_told(server: Server, models: dict[str, Path]) -> None:
-    port = server.url.rpartition(":")[2]
-    command = [sys.executable, "-m", "heedful", "serve", str(models["en-de"]), "--port", port]
+def test_a_model_that_cannot_be_loaded_ends_the_service_with_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "heedful", "serve", str(tmp_path), *QUICK, "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "choose another with --port" in done.stderr.replace("\n", " ")
+    assert "config.json" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_pages_work_without_a_network(server: Server, open_page: Any) -> None:

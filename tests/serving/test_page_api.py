@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from servers import Server, Start
+from servers import Server
 
-from conftest import OpenPage
+from browser import OpenPage
 from heedful.page.model_file import header_of
 
 FIRST_VIEW = 300_000  # bytes
@@ -77,11 +77,9 @@ def test_the_page_may_not_load_anything_from_elsewhere(server: Server) -> None:
         assert "unsafe-eval" not in policy
 
 
-def test_keys_protect_weights_and_samples(start: Start, models: dict[str, Path]) -> None:
-    with_keys = start(f"en-de={models['en-de']}", env={"HEEDFUL_API_KEYS": "secret"})
-
+def test_keys_protect_weights_and_samples(server_with_keys: Server) -> None:
     def get(path: str, key: str = "") -> httpx.Response:
-        return with_keys.http.get(path, headers={"Authorization": f"Bearer {key}"} if key else {})
+        return server_with_keys.http.get(path, headers={"Authorization": f"Bearer {key}"} if key else {})
 
     assert get("/").status_code == 200
     assert get("/page/main.js").status_code == 200
@@ -89,4 +87,4 @@ def test_keys_protect_weights_and_samples(start: Start, models: dict[str, Path])
     assert (card["samples"], card["labels"]) == ([], [])
     assert get("/page/models/en-de.bin").status_code == 401
     assert get("/page/models/en-de.bin", "wrong").status_code == 401
-    assert get("/page/models/en-de.bin", "secret").status_code == 200
+    assert get("/page/models/en-de.bin", "geheim").status_code == 200

@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
@@ -18,8 +17,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from servers import Server
-
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
 
 EXAMPLES = 3 * int(os.environ.get("HEEDFUL_FUZZ", "1"))  # of every path
 CHECKS: list[Any] = [content_type_conformance, response_schema_conformance, status_code_conformance]

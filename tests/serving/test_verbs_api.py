@@ -14,8 +14,6 @@ from servers import Server
 from conftest import Run, sentences
 from heedful.jobs.registry import VERBS
 
-pytestmark = pytest.mark.xdist_group("serving")  # one server for all of them
-
 TEXTS = sentences(4)
 CASES: list[tuple[str, str, list[str], dict[str, Any]]] = [
     ("translate", "en-de", ["1 2 3", "4 5", "", "7 7 7 7"], {}),

@@ -32,8 +32,9 @@ from heedful.training.trainer import Trainer
 
 SMALL = [
     "model.d_model=64", "model.d_ff=128", "model.layers=2", "model.heads=4", "model.dropout=0.0", "tokenizer.kind=wordpiece",
-    "training.batch_tokens=1000", "training.warmup=100", "training.learning_rate=0.005", "training.steps=500",
-    "training.validate_every=100", "training.checkpoint_every=100", "training.average=2", "training.patience=0",
+    "training.batch_tokens=1000", "training.warmup=100", "training.learning_rate=0.005", "training.steps=250",
+    "training.validate_every=50", "training.checkpoint_every=50", "data.hold_out=100", "training.average=2",
+    "training.patience=0",
 ]  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, heedful: Command) -> Path:
     files = [f"data.source={source.name}", f"data.target={target.name}"]
     done = heedful("train", "translation", *files, *SMALL, "--run", "runs/own", cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert re.search(r"step 50/500  loss \d+\.\d+  [\d,]+ tokens/s  (\d+ min )?\d+ s left", done.stdout)
+    assert re.search(r"step 50/250  loss \d+\.\d+  [\d,]+ tokens/s  (\d+ min )?\d+ s left", done.stdout)
     assert "held out for validation" in done.stdout
     return folder / "runs" / "own"
 
@@ -68,7 +69,7 @@ def test_tensorboard_reads_the_curves(trained: Path) -> None:
     events = EventAccumulator(str(trained / "tensorboard"))
     events.Reload()
     steps = [event.step for event in events.Scalars("valid/bleu")]
-    assert steps == [100, 200, 300, 400, 500]
+    assert steps == [50, 100, 150, 200, 250]
 
 
 def test_the_trained_model_translates_what_it_has_never_seen(trained: Path, heedful: Command) -> None:
@@ -101,12 +102,12 @@ def test_the_report_shows_every_curve_and_every_head(trained: Path) -> None:
 
 
 def first_losses(recipe_overrides: list[str], run: Path, heedful: Command, launcher: list[str] | None = None) -> list[float]:
-    short = ["training.steps=50", "training.learning_rate=0.001", "training.log_every=1", "--run", str(run)]
+    short = ["training.steps=20", "training.learning_rate=0.001", "training.log_every=1", "--run", str(run)]
     arguments = ["train", "translation", *SMALL, *recipe_overrides, *short]
     if launcher is None:
         done = heedful(*arguments)
     else:
-        done = subprocess.run([*launcher, "-m", "--", "heedful", *arguments], capture_output=True, text=True, timeout=240)
+        done = subprocess.run([*launcher, "-m", "--", "heedful", *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return [entry["loss"] for entry in read_metrics(run / "metrics.jsonl") if entry["kind"] == "train"]
 
@@ -119,7 +120,7 @@ def test_one_worker_two_workers_and_torchrun_give_the_same_loss_curve(
     two = first_losses([*files, "training.workers=2"], tmp_path / "two", heedful)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     run = first_losses(files, tmp_path / "torchrun", heedful, torchrun)
-    assert len(one) == len(two) == len(run) == 50
+    assert len(one) == len(two) == len(run) == 20
     assert two == pytest.approx(one, rel=1e-4)
     assert run == pytest.approx(one, rel=1e-4)
 

@@ -47,7 +47,7 @@ def test_a_sharded_run_continues_on_one_process_and_the_reverse(
     process = start(arguments(first))
     wait_until(lambda: bool(list_checkpoints(tmp_path / "run" / "checkpoints")))
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[0]
+    said = process.communicate(timeout=200)[0]
     assert "saved" in said, said
     process = start(arguments(then))
     said = process.communicate(timeout=200)[0]
@@ -68,7 +68,7 @@ def test_torchrun_starts_again_from_the_last_checkpoint(pairs: tuple[Path, Path]
     )  # fmt: skip
     wait_until(lambda: bool(list_checkpoints(run / "checkpoints")))
     os.kill(children(process.pid)[-1], signal.SIGKILL)
-    said = process.communicate(timeout=240)[0]
+    said = process.communicate(timeout=600)[0]
     assert process.returncode == 0, said
     assert "continuing from step" in said
     assert (run / "results.json").exists()
@@ -84,3 +84,18 @@ def test_the_number_of_workers_is_tried_out_told_and_kept(pairs: tuple[Path, Pat
     picked = max(tried, key=tried.__getitem__, default=1)
     assert f"training with {picked} worker" in done.stdout + done.stderr
     assert load_recipe(str(tmp_path / "run" / "recipe.toml")).training.workers == picked
+
+
+@pytest.mark.slow  # two runs of two processes
+def test_under_torchrun_all_processes_train_the_helper_that_translates_plain_text(
+    pairs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain.words"
+    plain.write_text("one one one one one one one\ntwo two two two two two two\n", encoding="utf-8")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "--", "heedful"]
+    arguments = [*command(pairs, tmp_path / "run", 0), f"data.monolingual_target={plain}", "training.steps=20"]
+    done = subprocess.run([sys.executable, *torchrun, *arguments], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    for run in (tmp_path / "run", tmp_path / "run" / "reverse"):
+        assert "2 process(es)" in (run / "best" / "README.md").read_text(encoding="utf-8")
+    assert "plain text: 2 lines" in done.stdout

@@ -262,7 +262,7 @@ def test_a_trained_encoder_decoder_goes_on_learning_with_its_own_vocabulary(task
         data = [f"data.source={source}", f"data.target={target}"]
     else:
         data = [f"data.train={write_examples(task, tmp_path)}"]
-    recipe = load_recipe(task, [*data, f"model.pretrained={trained(task)}", "tokenizer.size=999"])
+    recipe = load_recipe(task, [*data, f"model.pretrained={trained(task)}"])
     job = ALL_JOBS[task].task_class
     job.prepare(recipe, tmp_path / "data", Silence())
     started = job(recipe, tmp_path / "data")

@@ -11,6 +11,8 @@ import pytest
 
 from conftest import Run, Trained, small_recipe
 from heedful.errors import HeedfulError, Stopped, UsageError
+from heedful.nn.fast import pieces
+from heedful.nn.fast.linear import CHOICE, choose_library, chosen_library, onednn_is_faster
 from heedful.pipelines import load_pipeline
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.files import write_text
@@ -34,9 +36,21 @@ def recipe_of(folder: Path, *overrides: str) -> Recipe:
     return small_recipe("classification", folder, "training.validate_every=6", "training.checkpoint_every=2", *overrides)
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_is_saved_finished_and_continued_to_the_same_weights(number: int, tmp_path: Path) -> None:
-    recipe = recipe_of(tmp_path)
+@pytest.mark.parametrize(
+    ("number", "model"),
+    [
+        (signal.SIGHUP, []),
+        (signal.SIGTERM, ["attention_kind=longformer", "window=1", "attention_dropout=0.1"]),
+        (signal.SIGINT, ["attention_kind=reformer", "hash_chunk=2", "attention_dropout=0.1"]),
+    ],
+)
+def test_a_stopped_run_is_saved_finished_and_continued_to_the_same_weights(
+    number: int, model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup and background shells have some of them ignored
+    request.addfinalizer(lambda: signal.signal(number, before))
+    monkeypatch.setattr(pieces, "PIECE_SCORES", 100)  # short texts are several pieces, too
+    recipe = recipe_of(tmp_path, *(f"model.{setting}" for setting in model))
     train(recipe, tmp_path / "whole", Silence())
     run = tmp_path / "run"
     with pytest.raises(
@@ -128,3 +142,14 @@ def test_a_pipeline_that_fails_leaves_the_model_in_training(trained: Trained) ->
 def test_shell_completion_can_be_installed_and_help_tells_which_way_temperature_goes(run: Run) -> None:
     assert "--install-completion" in run("--help")[0]
     assert "below 1 more cautious" in re.sub(r"[│\s]+", " ", run("translate", "--help")[0])
+
+
+def test_a_continued_run_computes_with_the_library_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CHOICE, "mkl")
+    choose_library("mkl")
+    with pytest.raises(Stopped):
+        train(recipe_of(tmp_path), tmp_path / "run", StopsAt(3, signal.SIGTERM))
+    choose_library("onednn")  # as if it had been measured to be faster this time
+    train(recipe_of(tmp_path), tmp_path / "run", Silence())
+    assert chosen_library() == "mkl"
+    onednn_is_faster.cache_clear()

@@ -13,13 +13,14 @@ EXAMPLES = """Example:
 """
 
 
-def info(model: Annotated[Path, typer.Argument(help="A model directory, such as runs/dates/best.")]) -> None:
+def info(model: Annotated[Path, typer.Argument(help="A model directory or a run, such as runs/dates/best.")]) -> None:
     """Show a model's card and its parameters, part by part."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markdown import Markdown
     from rich.table import Column, Table
 
+    from heedful.explain.report import helpers_in
     from heedful.pipelines import load_pipeline
 
     pipeline = load_pipeline(model)
@@ -34,3 +35,5 @@ def info(model: Annotated[Path, typer.Argument(help="A model directory, such as 
     sizes = [f"{tokenizer.size:,}" for tokenizer in pipeline.tokenizers.values()]
     if sizes:
         console.print(f"vocabulary {' → '.join(sizes)} tokens")
+    for name, about in helpers_in(model).items():
+        console.print(f"{name}/ {about}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,8 @@ def serve(**values: Any) -> None:
     Every path with its options is at /docs of the address it prints. Ctrl-C or SIGTERM stops it when what has begun is
     answered; SIGHUP loads the models again, as does a changed model directory.
     """
+    if sys.platform == "win32":
+        raise HeedfulError("serving needs signals and limits of processes that Windows does not have; use WSL, Linux or macOS")
     models = named_models(values.pop("models"))
     settings = ServeSettings(**values)
     try:
@@ -40,7 +43,12 @@ def serve(**values: Any) -> None:
 
 
 def named_models(given: list[str]) -> dict[str, Path]:
-    """NAME=DIRECTORY, or a directory that is named after itself: runs/dates and runs/dates/best are both "dates"."""
+    """NAME=DIRECTORY, or a directory that is named after itself: runs/dates and runs/dates/best are both "dates".
+
+    A run of `train --both` is two models, the other one called NAME-reverse.
+    """
+    from heedful.pipelines.model_directory import other_direction
+
     found: dict[str, Path] = {}
     for one in given:
         name, sign, path = one.partition("=")
@@ -55,6 +63,9 @@ def named_models(given: list[str]) -> dict[str, Path]:
         if name in found:
             raise UsageError(f"two models are called '{name}'; give them names: {name}-2={folder}")
         found[name] = folder
+        reverse = other_direction(folder, only_asked=True)
+        if reverse is not None:
+            found.setdefault(f"{name}-reverse", reverse)
     return found
 
 

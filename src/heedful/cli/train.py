@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -9,14 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heedful.errors import HeedfulError, UsageError
+
 if TYPE_CHECKING:
     from heedful.evaluation.score_names import RunResults
 
+SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 EXAMPLES = """Examples:
 
 `heedful train dates`
 
 `heedful train translation data.source=train.en data.target=train.de --run runs/en-de`
+
+`heedful train translation data.source=pairs.tsv --time 30m --dry-run`
+
+`heedful train translation data.source=train.en data.target=train.de data.monolingual_target=more.de --both`
 
 `heedful train translation data.source=pairs.tsv model.preset=base training.steps=50000`
 """
@@ -28,28 +36,61 @@ def train(
         list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Values to use instead of the recipe's.")
     ] = None,
     run: Annotated[Path | None, typer.Option(help="The run directory [default: runs/RECIPE].")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Of `translation`: end within it, such as 30m or 2h [default: train until it no longer helps].",
+        ),
+    ] = None,
+    both: Annotated[
+        bool, typer.Option("--both", help="Of `translation`: learn the other direction too, in the run's directory `reverse`.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained, how long it takes and what it needs; train nothing.")
+    ] = False,
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
     from heedful.cli import console
-    from heedful.errors import HeedfulError
     from heedful.recipes import load_recipe
     from heedful.recipes.recipe import preset_training
     from heedful.runtime.processes import leave, torchrun_place
+    from heedful.training.dry_run import dry_run as only_plan
+    from heedful.training.run import read_results
     from heedful.training.run import train as train_recipe
 
-    settled = load_recipe(recipe, [_absolute(override) for override in overrides or ()])
+    seconds = None if time is None else seconds_of(time)
+    settled = load_recipe(recipe, [*(_absolute(override) for override in overrides or ()), *(["data.both=true"] if both else [])])
     folder = run or Path("runs") / settled.name
     brought = preset_training(overrides or (), settled)
     if brought:
         values = " ".join(f"{key}={value}" for key, value in brought.items())
         console.note(f"model.preset={settled.model['preset']} also sets {values}; give any of them to change it")
+    if dry_run:
+        only_plan(settled, folder, console.screen(), seconds)
+        return
     try:
-        results = train_recipe(settled, folder, console.screen())
+        results = train_recipe(settled, folder, console.screen(), seconds)
     except KeyboardInterrupt as error:
         raise HeedfulError("interrupted before it could save; run the same command again to continue") from error
     if (torchrun_place() or (0, 1))[0] != 0:
         leave(0)  # only the first process prints results
+    if getattr(settled.data, "both", False):
+        show_results(folder / "reverse", read_results(folder / "reverse"))
     show_results(folder, results)
+
+
+def seconds_of(text: str) -> float:
+    """`30m`, `2h`, `1h30m`, `90s` in seconds.
+
+    >>> seconds_of("30m"), seconds_of("1.5h"), seconds_of("1h30m")
+    (1800.0, 5400.0, 5400.0)
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?) ?(d|h|m|s)", spoken := text.strip().lower().replace("min", "m"))
+    seconds = sum(float(number) * SECONDS[unit] for number, unit in parts)
+    if not seconds or re.sub(r"\d+(?:\.\d+)? ?[dhms]\s*", "", spoken):
+        raise UsageError(f"--time must be a time such as 30m, 2h or 1h30m, not '{text}'")
+    return seconds
 
 
 def show_results(run: Path, results: RunResults) -> None:
@@ -79,7 +120,7 @@ def show_results(run: Path, results: RunResults) -> None:
 def _absolute(override: str) -> str:
     """File names as absolute paths, so that the run can be continued from any directory."""
     key, _, value = override.partition("=")
-    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")
+    files = ("data.train", "data.valid", "data.test", "tokenizer.file", "model.pretrained")  # and data.*source, data.*target
     if not value or not (key in files or (key.startswith("data.") and key.endswith(("source", "target")))):
         return override
     names = value.split(",") if key in files[:3] else [value]  # several text files may be given

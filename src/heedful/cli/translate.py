@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.cli.verb import backend, verb_command
+from heedful.cli.verb import backend, to, verb_command
 
 EXAMPLES = """Examples:
 
@@ -11,6 +11,8 @@ EXAMPLES = """Examples:
 `heedful translate runs/en-de/best --input test.en > test.out`
 
 `cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
+
+`heedful translate runs/both --to en "Ein Hund rennt."`
 """
 
-translate = verb_command("translate", "runs/dates/best", own=[backend])
+translate = verb_command("translate", "runs/dates/best", own=[to, backend])

@@ -68,6 +68,10 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
 
         if values["text"] and values["input"]:
             raise UsageError("give text or --input, not both")
+        if extra.get("to"):
+            from heedful.pipelines.model_directory import towards
+
+            values["model"] = towards(values["model"], extra["to"])
         pipeline = load_for_verb(name, values["model"], pick_device(values["device"]))
         if "backend" in extra:
             from heedful.interop.backend import use_backend
@@ -91,6 +95,7 @@ def _parameter(name: str, annotation: Hint, default: object) -> inspect.Paramete
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
+to = own_option("to", str | None, None, "Of a run with both directions (`train --both`): the language to translate into.")
 backend = own_option("backend", str, "native", ABOUT_BACKEND)
 
 
@@ -104,7 +109,7 @@ def option_parameters(options: type[DataclassInstance]) -> Iterator[inspect.Para
 
 
 def show_results(request: Request) -> None:
-    """Print the result of every input in order. One that cannot be used is told, and the others are done all the same."""
+    """Print the result of every input in order. One that cannot be used is reported; the others are processed all the same."""
     from heedful.pipelines.pipeline import run_each
 
     failed = total = 0
@@ -135,7 +140,7 @@ def _lines(request: Request, given: object, results: Sequence[Result] | InputErr
     texts = [""] if isinstance(results, InputError) else [result.as_text() for result in results]
     for number, text in enumerate(texts):
         if request.verb.name == "generate" and not (first and number == 0):
-            yield ""  # texts of many lines are told apart by a blank one
+            yield ""  # a blank line separates texts of many lines
         yield text
     wanted = getattr(request.options, "n_best", 1)
     written = sum(text.count("\n") + 1 for text in texts)

@@ -1,17 +1,22 @@
-"""Time and peak memory of one layer, each measured in a fresh process; nothing is tried that does not fit."""
+"""Time and peak memory of one layer, measured in a fresh process; nothing is tried that does not fit.
+
+Memory is what PyTorch's allocator hands out, counted allocation by allocation: the same on every machine and in every run,
+whatever the system or the allocator keeps for later.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
+import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
@@ -24,7 +29,7 @@ from heedful.errors import HeedfulError
 if sys.platform != "win32":
     import resource
 
-M_MMAP_THRESHOLD = -3  # of glibc's malloc.h: allocations from this size on are mapped one by one
+QUIET = {"KINETO_LOG_LEVEL": "99"}  # PyTorch's profiler, which counts allocations, would print a line whenever it starts
 SHARE = 0.6  # of the free memory that one measurement may take
 
 
@@ -36,7 +41,7 @@ class Cost:
     length: int
     width: int
     seconds: float | None = None
-    bytes: int | None = None  # most memory in use at a time, beyond what the process had before
+    bytes: int | None = None  # most memory in use at a time, beyond the layer's weights and its input
     skipped: str = ""
 
 
@@ -67,6 +72,7 @@ def measure(layer: str, length: int, shape: Shape, rounds: int, limit: int) -> C
 
 def _fresh_processes() -> ForkServerContext | SpawnContext:
     """How to start processes: by a server that has imported PyTorch once and that Ctrl-C does not reach."""
+    os.environ.update(QUIET)  # before PyTorch is loaded there
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -107,11 +113,7 @@ def _seconds_and_bytes(layer: LayerType, length: int, shape: Shape, rounds: int)
         started = time.perf_counter()
         _pass(module, x)
         seconds.append(time.perf_counter() - started)
-    give_back_memory()
-    before = _forget_peak()
-    _pass(module, x)
-    peak = _peak_bytes() - before
-    return min(seconds), max(0, peak)
+    return min(seconds), peak_bytes(lambda: _pass(module, x))
 
 
 def _pass(module: torch.nn.Module, x: torch.Tensor) -> None:
@@ -122,16 +124,21 @@ def _pass(module: torch.nn.Module, x: torch.Tensor) -> None:
     module.zero_grad(set_to_none=True)
 
 
-def give_back_memory() -> None:
-    """Return freed memory to the system, now and as soon as a tensor is freed from now on (glibc).
+def peak_bytes(step: Callable[[], object]) -> int:
+    """The most bytes of tensors that a step has at a time beyond those there were before, kernels' own buffers among them.
 
-    Otherwise a peak would depend on what the allocator happens to keep for later.
+    It runs on one thread, so that the number does not depend on how many cores there are.
     """
-    gc.collect()
-    with suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 16)
-        libc.malloc_trim(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+            step()
+    finally:
+        torch.set_num_threads(threads)
+    assert profile.kineto_results is not None
+    changes = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    return max(accumulate((event.nbytes() for event in sorted(changes, key=lambda event: event.start_ns())), initial=0))
 
 
 def _limit_memory(limit: int) -> None:
@@ -141,23 +148,3 @@ def _limit_memory(limit: int) -> None:
     with suppress(OSError, ValueError):
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + limit, resource.RLIM_INFINITY))
-
-
-def _forget_peak() -> int:
-    """Begin a new peak; returns the bytes in use now."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    return _peak_bytes()
-
-
-def _peak_bytes() -> int:
-    """The most bytes that this process has had in memory."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    if sys.platform == "win32":
-        raise HeedfulError("memory cannot be measured on Windows")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -14,7 +14,7 @@ from heedful.complexity.survey import LayerReport, Plan
 from heedful.complexity.table import skipped_lines, tables
 from heedful.errors import HeedfulError
 
-LINES = ("-", "--", ":", "-.")  # layers beyond the ten colours differ in these
+LINES = ("-", "--", ":", "-.")  # layers beyond the eleven colours differ in these
 
 
 def load_matplotlib() -> Any:
@@ -38,16 +38,20 @@ def drawn(plan: Plan, reports: Sequence[LayerReport], form: str) -> bytes:
         (f"Peak memory over length, D={plan.shape.width:,}", "positions L", "megabytes", LayerReport.over_lengths),
         (f"Time over width, L={plan.length:,}", "width D", "milliseconds", LayerReport.over_widths),
     )
+    colours = (*pyplot.colormaps["tab10"].colors, "black")
     for place, (axis, (title, below, beside, points)) in enumerate(zip(axes, charts, strict=True)):
         for number, report in enumerate(reports):
             drawable = [cost for cost in points(report, plan) if cost.seconds]
             sizes = [cost.width if place == 2 else cost.length for cost in drawable]
             values = [_megabytes(cost) if place == 1 else _milliseconds(cost) for cost in drawable]
-            axis.plot(sizes, values, LINES[number // 10 % len(LINES)], marker="o", markersize=3.5, label=report.layer.name)
+            line, colour = LINES[number // len(colours) % len(LINES)], colours[number % len(colours)]
+            axis.plot(sizes, values, line, color=colour, marker="o", markersize=3.5, label=report.layer.name)
         axis.set(title=title, xlabel=below, ylabel=beside, xscale="log", yscale="log")
         ticks = sorted(set(plan.widths if place == 2 else plan.lengths))
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
+        axis.yaxis.set_major_locator(pyplot.matplotlib.ticker.LogLocator(subs=(1, 3), numticks=20))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     written = io.BytesIO()

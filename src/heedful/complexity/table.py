@@ -20,10 +20,12 @@ def tables(plan: Plan, reports: Sequence[LayerReport]) -> dict[str, tuple[list[s
     over = f"L = {span(plan.lengths)} at D={shape.width:,}, D = {span(plan.widths)} at L={plan.length:,}"
     kinds = f"{shape.heads} heads, r={shape.attention.window}, k={shape.kernel}"
     return {
-        f"Time and memory of a forward and a backward pass, {over}; {kinds}; growth measured (in theory)": cost_rows(
+        f"Exponents of time and peak memory, fitted (in theory), of a forward and a backward pass: {over}; {kinds}": cost_rows(
             plan, reports
         ),
-        f"Steps and paths, with r={traced.attention.window}, k={traced.kernel}": path_rows(plan, reports),
+        f"Sequential steps and longest paths, traced with r={traced.attention.window}, k={traced.kernel}": path_rows(
+            plan, reports
+        ),
     }
 
 

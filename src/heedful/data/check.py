@@ -11,8 +11,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TextIO
 
@@ -32,6 +32,8 @@ FACTOR = 4.0  # a pair whose ratio of lengths is this many times the usual one i
 SHORT = 30  # characters; the ratio of shorter lines says little
 COPY = 12  # characters; a shorter line that is the same on both sides may be a name or a number
 GARBLED = re.compile("[ÃÂ][\u0080-\u00bf]|â€|\ufffd")
+WRITTEN_IN = ("Latin", "Cyrillic", "")  # scripts of the languages that are known by their small words
+BLOCK = 1000  # lines in a row that are looked at where not all are
 SHARE_OF_LANGUAGE = 0.05  # of the lines; fewer whose language is recognised say nothing about the file
 
 KINDS = {
@@ -89,12 +91,14 @@ class Judge:
 
     def __init__(self, head: list[tuple[str, str]], held_out: Iterable[str] = ()) -> None:
         self.scripts = tuple(main_script(pair[side] for pair in head) for side in (0, 1))
-        self.languages = tuple(self._language([pair[side] for pair in head]) for side in (0, 1))
+        self.languages = tuple(self._language([pair[side] for pair in head], self.scripts[side]) for side in (0, 1))
         ratios = [(len(t) + 5) / (len(s) + 5) for s, t in head if s.strip() and t.strip()]
         self.usual = float(np.median(ratios)) if ratios else 1.0
         self.held_out = frozenset(hash(_plain(line)) for line in held_out)
 
-    def _language(self, lines: list[str]) -> str:
+    def _language(self, lines: list[str], script: str) -> str:
+        if script not in WRITTEN_IN:  # foreign lines would be the only ones that are recognised
+            return ""
         found = Counter(language for line in lines if (language := language_by_words(line)))
         best, count = found.most_common(1)[0] if found else ("", 0)
         return best if count >= max(3, SHARE_OF_LANGUAGE * len(lines)) and 2 * count > found.total() else ""
@@ -126,23 +130,34 @@ def _plain(text: str) -> str:
     return text.strip().casefold()
 
 
-def rows_of(files: ParallelFiles, drops: Drops | None = None) -> Iterator[Row]:
-    """Both sides of every line as it stands, None where one side has ended."""
+def rows_of(files: ParallelFiles, stride: int = 1, drops: Drops | None = None) -> Iterator[Row]:
+    """Both sides of every line as it stands, None where one side has ended or a line holds no pair.
+
+    With a `stride`, of every so-manieth block of lines alone.
+    """
     if files.target is None:
-        yield from files.rows(drops or Drops())
+        rows = files.rows(drops or Drops())
     else:
-        yield from zip_longest(read_lines(files.source), read_lines(files.target))
+        rows = zip_longest(read_lines(files.source), read_lines(files.target))
+    yield from (row for line, row in enumerate(rows) if line // BLOCK % stride == 0)
 
 
 def check(
-    files: ParallelFiles, held_out: Iterable[str] = (), progress: Callable[[int], None] = lambda count: None
+    files: ParallelFiles,
+    held_out: Iterable[str] = (),
+    progress: Callable[[int], None] = lambda count: None,
+    stride: int = 1,
 ) -> tuple[Report, Judge]:
-    """What is wrong with a parallel text; `held_out` are the sources of validation and test."""
+    """What is wrong with a parallel text; `held_out` are the sources of validation and test.
+
+    With a `stride`, only every so-manieth block of lines is looked at.
+    """
     head = [(s, t) for (s, t), _ in zip(rows_of(files), range(HEAD), strict=False) if s is not None and t is not None]
     judge, report, sample = Judge(head, held_out), Report(), Sample()
     found = {kind: Finding(kind) for kind in KINDS}
     hashes, counts, unreadable = array("q"), [0, 0], Drops()
-    for number, (source, target) in enumerate(rows_of(files, unreadable), 1):
+    for index, (source, target) in enumerate(rows_of(files, stride, unreadable)):
+        number = line_of(index, stride)
         counts[0] += source is not None
         counts[1] += target is not None
         if source is None or target is None:
@@ -151,15 +166,19 @@ def check(
         sample.add(source, target)
         hashes.append(hash((source, target)))
         _count(found, judge.problem(source, target), number, source, target)
-        if number % 1000 == 0:
+        if index % 1000 == 0:
             progress(1000)
     if again := repeated(hashes):
-        found["duplicate"] = Finding("duplicate", len(again), again[0] + 1, _line(files, again[0]))
+        first, text = _pair(files, stride, again[0])
+        found["duplicate"] = Finding("duplicate", len(again), first, text)
     if counts[0] != counts[1]:
         names = [str(path) for path in files.paths]
         found["lengths"].count = abs(counts[0] - counts[1])
         found["lengths"].about = f"{names[0]} has {counts[0]:,} lines but {names[-1]} has {counts[1]:,}"
-    report.stretches = misaligned(sample, rows_of(files))
+    report.stretches = [
+        replace(s, first=line_of(s.first - 1, stride), last=line_of(s.last - 1, stride))
+        for s in misaligned(sample, rows_of(files, stride))
+    ]
     about = [finding for side in (0, 1) if (finding := _side(files, judge, side))]
     misplaced = [Finding("misaligned", s.last - s.first + 1, s.first, about=s.describe()) for s in report.stretches]
     about += [Finding("unreadable", unreadable.counts.total(), about=unreadable.describe())] if unreadable.counts else []
@@ -177,9 +196,19 @@ def _count(found: dict[str, Finding], kind: str | None, number: int, source: str
             finding.line, finding.example = number, f"{source[:80]} | {target[:80]}"
 
 
-def _line(files: ParallelFiles, wanted: int) -> str:
-    """The source of a line, counted from 0."""
-    return next((source or "" for number, (source, _) in enumerate(rows_of(files)) if number == wanted), "")
+def line_of(index: int, stride: int) -> int:
+    """The line, counted from 1, of the row of this index, counted from 0, that `rows_of` gives with this stride."""
+    block, place = divmod(index, BLOCK)
+    return block * stride * BLOCK + place + 1
+
+
+def _pair(files: ParallelFiles, stride: int, wanted: int) -> tuple[int, str]:
+    """The line and the source of a pair, counted from 0 among those that are pairs."""
+    pairs = (
+        (i, source) for i, (source, target) in enumerate(rows_of(files, stride)) if source is not None and target is not None
+    )
+    index, source = next(islice(pairs, wanted, None), (0, ""))
+    return line_of(index, stride), source
 
 
 def repeated(hashes: array[int]) -> list[int]:
@@ -206,21 +235,20 @@ def clean(files: ParallelFiles, report: Report, judge: Judge, folder: Path) -> t
 
     Lines that are out of step by a few lines are paired again; all that is left out is in `left_out.tsv`, with the reason.
     """
-    paths = {folder / path.name for path in files.paths}
+    paths = [folder / path.name.removesuffix(".gz") for path in files.paths]
     if any(path.exists() and any(path.samefile(own) for own in files.paths) for path in paths):
         raise HeedfulError(f"{folder} holds the files that are to be cleaned; give another folder")
     folder.mkdir(parents=True, exist_ok=True)
     kept = left = 0
     seen: set[int] = set()
-    handles = [open(folder / path.name, "w", encoding="utf-8", newline="\n") for path in files.paths]  # noqa: SIM115
+    handles = [open(path, "w", encoding="utf-8", newline="\n") for path in paths]  # noqa: SIM115
     try:
         with open(folder / "left_out.tsv", "w", encoding="utf-8", newline="\n") as out:
-            for (
-                number,
-                source,
-                target,
-            ) in realigned(rows_of(files), report.stretches):
-                kind = "misaligned" if source is None or target is None else judge.problem(source, target)
+            for number, source, target in realigned(rows_of(files), report.stretches):
+                if source is None or target is None:
+                    kind: str | None = "misaligned" if files.target else "unreadable"
+                else:
+                    kind = judge.problem(source, target)
                 pair = hash((source, target))
                 kind = kind or ("duplicate" if pair in seen else None)
                 seen.add(pair)
@@ -272,5 +300,5 @@ def realigned(rows: Iterable[Row], stretches: list[Stretch]) -> Iterator[tuple[i
         if last > FARTHEST:
             yield paired(last - FARTHEST)
     for line in range(max(1, last - FARTHEST + 1), last + 1):
-        if sources[line] is not None:
+        if sources[line] is not None or (stretch is None or not stretch.shift):
             yield paired(line)

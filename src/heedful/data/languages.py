@@ -29,10 +29,9 @@ def language_of(path: str) -> str:
 
 def languages_of(settings: PairSettings) -> tuple[str, str]:
     """The languages that pairs are translated from and into: those that are set, or what the files' names end in."""
-    return (
-        settings.source_language or language_of(settings.source),
-        settings.target_language or language_of(settings.target),
-    )
+    source = settings.source_language or language_of(settings.source)
+    target = settings.target_language or language_of(settings.target)
+    return (target, source) if settings.reverse else (source, target)
 
 
 def language_name(code: str) -> str:

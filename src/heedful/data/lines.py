@@ -55,6 +55,12 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
         yield line
 
 
+def count_lines(path: Path) -> int:
+    """The lines of a text file, plain or gzip."""
+    with open_text(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
 def read_lines(path: Path, markup: bool = False) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; Windows line ends and a byte-order mark are removed.
 

@@ -4,8 +4,9 @@
 the first eighth of the document, so that nothing near the question tells the answer: an answer better than a guess has come
 across seven eighths of the document. Nothing is downloaded.
 
-Training documents have all lengths up to the longest, as many words of each octave as of any other, and one to four keys. So
-most of them are short and easy, and teach what the long ones need. Held-out documents all have the full length and four keys.
+Training documents have one to four keys and all lengths from 8 words to the longest, as many words of each octave as of any other
+(in those of fewer than 32 words, the keys are among the first four). So most of them are short and easy, and teach what the long
+ones need. Held-out documents all have the full length and four keys.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KEYS = "amber cedar coral ebony garnet jade opal topaz".split()
 DIGITS = "0123456789"
 STATED = 4  # most keys in a document
 EARLY = 8  # they are in the first of so many parts of it
-SHORTEST = 32  # words of a document to train on
+SHORTEST = 8  # words of a document to train on
 TRAINING_EXAMPLES = 60_000
 HELD_OUT_EXAMPLES = 200
 FILLING = 1000  # different words that mean nothing here
@@ -40,7 +41,7 @@ def generate_document(rng: random.Random, words: int, keys: int, filling: list[s
     """A document of so many words that states so many keys, and its label: the digit of the key it asks for."""
     found = rng.choices(filling, cum_weights=frequencies, k=words)
     stated = dict(zip(rng.sample(KEYS, keys), rng.choices(DIGITS, k=keys), strict=True))
-    for place, (key, digit) in zip(rng.sample(range(words // EARLY), keys), stated.items(), strict=True):
+    for place, (key, digit) in zip(rng.sample(range(max(STATED, words // EARLY)), keys), stated.items(), strict=True):
         found[place] = f"{key}={digit}"
     asked = rng.choice(list(stated))
     found[-1] = f"{asked}?"
@@ -55,7 +56,7 @@ def generate_long_recall(split: str, count: int, seed: int, longest: int) -> Ite
         words, keys = longest, STATED
         if split == "train":  # with the density 1 / words², each octave has the same number of words
             words = round(1 / rng.uniform(1 / longest, 1 / SHORTEST))
-            keys = rng.randint(1, min(STATED, words // EARLY))
+            keys = rng.randint(1, STATED)
         yield generate_document(rng, words, keys, filling, frequencies)
 
 

@@ -22,20 +22,22 @@ def read_aligned(source: Path, target: Path) -> Iterator[tuple[str, Pair]]:
             done, rest = number - 1, number + sum(1 for _ in (targets if left is None else sources))
             lines = (done, rest) if left is None else (rest, done)
             raise HeedfulError(
-                f"{source} has {lines[0]:,} lines but {target} has {lines[1]:,}; they must be aligned line by line"
+                f"{source} has {lines[0]:,} lines but {target} has {lines[1]:,}; they must be aligned line by line; "
+                "`heedful check` finds where they part"
             )
         yield f"{source.name} line {number}", (left, right)
 
 
-def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair]]:
-    """(where, pair) of a TSV: source, tab, target."""
+def read_table(path: Path, drops: Drops) -> Iterator[tuple[str, Pair | None]]:
+    """(where, pair) of a TSV: source, tab, target; None for a line that holds no pair, which is counted in `drops`."""
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path.name} line {number}"
         columns = line.split("\t")
         if len(columns) != 2:
             drops.add("with a number of columns other than 2", where)
-            continue
-        yield where, (columns[0], columns[1])
+            yield where, None
+        else:
+            yield where, (columns[0], columns[1])
 
 
 def read_json_lines(path: Path, drops: Drops, keys: Pair = ("source", "target")) -> Iterator[tuple[str, Pair]]:
@@ -54,6 +56,7 @@ class ParallelFiles:
 
     source: Path
     target: Path | None = None  # None: `source` is a TSV or JSONL of pairs
+    swapped: bool = False  # each pair is read from its target to its source
 
     @property
     def paths(self) -> list[Path]:
@@ -64,20 +67,24 @@ class ParallelFiles:
         """Whether the one file is JSONL."""
         return bool({".jsonl", ".json"} & {suffix.lower() for suffix in self.source.suffixes})
 
-    def _rows(self, drops: Drops) -> Iterator[tuple[str, Pair]]:
+    def _rows(self, drops: Drops) -> Iterator[tuple[str, Pair]] | Iterator[tuple[str, Pair | None]]:
         return read_json_lines(self.source, drops) if self.is_json else read_table(self.source, drops)
 
-    def rows(self, drops: Drops) -> Iterator[Pair]:
-        """Every pair of the one file as it stands; what is no pair is counted in `drops`."""
+    def rows(self, drops: Drops) -> Iterator[tuple[str | None, str | None]]:
+        """Every pair of the one file as it stands; what is no pair is counted in `drops`, and a line of a TSV that is none is
+        two times None."""
         for _, pair in self._rows(drops):
-            yield pair
+            yield pair or (None, None)
 
     def read(self, drops: Drops) -> Iterator[Pair]:
         """Every usable pair, in order; the others are counted in `drops`."""
         rows = self._rows(drops) if self.target is None else read_aligned(self.source, self.target)
-        for where, (source, target) in rows:
-            reason = reason_to_drop(source, target)
+        for where, pair in rows:
+            if pair is None:
+                continue
+            reason = reason_to_drop(*pair)
             if reason:
                 drops.add(reason, where)
             else:
-                yield source, target
+                source, target = pair
+                yield (target, source) if self.swapped else pair

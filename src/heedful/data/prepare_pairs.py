@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from heedful.data.check import check
 from heedful.data.dates import generate_dates, language_tags
 from heedful.data.drops import Drops
 from heedful.data.hold_out import held_out_limit, pair_hash
+from heedful.data.lines import count_lines
+from heedful.data.monolingual import SyntheticPairs
 from heedful.data.parallel import Pair, ParallelFiles
 from heedful.data.prepare import Facts, Reporter, prepare_once, read_manifest
+from heedful.data.ready_tokenizers import PairFiles, ReadyTokenizers, SampledTexts
 from heedful.data.token_store import ParallelStore, encode_pairs, write_store
 from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.data_settings import PairSettings, SummarySettings
@@ -26,19 +29,8 @@ if TYPE_CHECKING:
 
 GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
 
+CHECKED = 30_000  # lines that are looked at before training, at most
 DROPPED = ("empty", "control", "unreadable")  # findings about pairs that are dropped, which is reported anyway
-
-
-class PairFiles(Protocol):
-    """One or two files of pairs."""
-
-    @property
-    def target(self) -> Path | None: ...  # the second file, where there are two
-
-    @property
-    def paths(self) -> list[Path]: ...
-
-    def read(self, drops: Drops) -> Iterator[Pair]: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ def files_of(data: PairSettings) -> dict[str, ParallelFiles | None]:
     """The files of each split that a recipe's data section names."""
 
     def files(source: str, target: str) -> ParallelFiles | None:
-        return ParallelFiles(Path(source), Path(target) if target else None) if source else None
+        return ParallelFiles(Path(source), Path(target) if target else None, data.reverse) if source else None
 
     return {
         "train": files(data.source, data.target),
@@ -65,24 +57,36 @@ def files_of(data: PairSettings) -> dict[str, ParallelFiles | None]:
     }
 
 
+def training_files(data: PairSettings) -> ParallelFiles:
+    """The files of the pairs to train on; an error if none are named."""
+    files = files_of(data)["train"]
+    if files is None:
+        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    return files
+
+
 def prepare_pairs(
     data: PairSettings,
     tokenizer: TokenizerSettings,
     seed: int,
     folder: Path,
     reporter: Reporter,
-    ready: tuple[Tokenizer, Tokenizer] | None = None,
-    ready_files: Sequence[Path] = (),
+    ready: ReadyTokenizers | None = None,
+    synthetic: SyntheticPairs | None = None,
 ) -> None:
     """Prepare the parallel corpus of these settings in `folder`, unless it is already there.
 
-    `ready` are the tokenizers of a pre-trained model, read from `ready_files`; they replace those the settings describe.
+    The tokenizers of a pre-trained model replace those that the settings describe.
     """
     named = files_of(data)
-    if not data.generate and named["train"] is None:
-        raise UsageError("no training text: give data.source=FILE data.target=FILE (or a TSV or JSONL as data.source)")
+    if not data.generate:
+        training_files(data)
     paths = [path for files in named.values() if files for path in files.paths]
-    paths += [*ready_files, *([Path(tokenizer.file)] if tokenizer.file else [])]
+    paths += [
+        *(synthetic.paths if synthetic else ()),
+        *(ready.files if ready else ()),
+        *([Path(tokenizer.file)] if tokenizer.file else []),
+    ]
     settings: dict[str, Json] = {
         "seed": seed,
         "data": vars(data),
@@ -94,20 +98,27 @@ def prepare_pairs(
         files = _generate(data, seed, temporary, reporter) if data.generate else named
         if not data.generate:
             report_check(named, reporter)
-        return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready)
+        return write_pairs(files, data, tokenizer, temporary, reporter, ready=ready, synthetic=synthetic)
 
     prepare_once(settings, paths, folder, reporter, make)
 
 
 def report_check(named: Mapping[str, ParallelFiles | None], reporter: Reporter) -> None:
-    """Say what is wrong with the pairs to train on; nothing is left out because of it."""
+    """Say what is wrong with the pairs to train on; nothing is left out because of it.
+
+    Of a large corpus only some blocks of lines are looked at, so that it takes seconds.
+    """
     training, others = named["train"], [files for split in ("valid", "test") if (files := named[split])]
     assert training is not None
     held_out = (source for files in others for source, _ in files.read(Drops()))
-    report, _ = check(training, held_out, reporter.track("looking at the pairs", None))
+    lines = count_lines(training.source)
+    stride = -(-lines // CHECKED)
+    report, _ = check(training, held_out, reporter.track("looking at the pairs", None), stride)
     found = [finding for finding in report.findings if finding.kind not in DROPPED]
     for finding in found:
         reporter.say(f"check: {finding.describe()}")
+    if stride > 1:
+        reporter.say(f"check: looked at {report.pairs:,} of about {lines:,} pairs; `heedful check` looks at all of them")
     if found:
         names = " ".join(shlex.quote(str(path)) for path in training.paths)
         reporter.say(f"check: all are trained on; `heedful check {names} --clean FOLDER` writes what is worth keeping")
@@ -120,11 +131,13 @@ def write_pairs(
     temporary: Path,
     reporter: Reporter,
     cut: bool = False,
-    ready: tuple[Tokenizer, Tokenizer] | None = None,
+    ready: ReadyTokenizers | None = None,
+    synthetic: SyntheticPairs | None = None,
 ) -> Facts:
     """Write tokenizers, token store and held-out pairs of a corpus; `named` are the files of "train", "valid" and "test".
 
-    A pair that is too long is dropped, or its source truncated if `cut`.
+    A pair that is too long is dropped, or its source truncated if `cut`. Synthetic pairs are trained on, too, and the
+    others so often that they are about half.
     """
     training = named["train"]
     assert training is not None
@@ -133,18 +146,25 @@ def write_pairs(
     def is_held_out(pair: Pair) -> bool:
         return limit >= 0 and pair_hash(pair) <= limit
 
-    tokenizers = ready or _tokenizers(data, tokenizer, training, is_held_out, count, reporter)
+    made = sum(1 for _ in synthetic.read(Drops())) if synthetic else 0
+    repeats = max(1, round(made / count))
+    texts = SampledTexts(training, is_held_out, count + made, tokenizer.sample, synthetic)
+    tokenizers = ready.of(texts, tokenizer, temporary, reporter) if ready else _tokenizers(data, tokenizer, texts, reporter)
     _save_tokenizers(tokenizers, temporary)
     drops, held_out = Drops(), dict[Pair, None]()  # a set that keeps its order
 
     def train_pairs() -> Iterator[Pair]:
-        for pair in training.read(drops):
-            if is_held_out(pair):
-                held_out[pair] = None
-            else:
-                yield pair
+        for number in range(repeats):
+            for pair in training.read(Drops() if number else drops):
+                if not is_held_out(pair):
+                    yield pair
+                else:
+                    held_out[pair] = None
+        if synthetic:
+            hidden = {source for source, _ in held_out}
+            yield from (pair for pair in synthetic.read(drops) if pair[0] not in hidden)
 
-    tick = reporter.track("tokenising", count)
+    tick = reporter.track("tokenising", repeats * count + made)
     kept = write_store(temporary, train_pairs(), *tokenizers, data.max_length, drops, tick, cut)
     if not kept:
         raise HeedfulError(f"no pair is left to train on: {drops.describe() or 'all were held out'}")
@@ -163,6 +183,9 @@ def write_pairs(
         (temporary / f"{split}.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
         counts[split] = len(pairs)
     held = "" if named["valid"] else f", {counts['valid']:,} held out for validation"
+    if made:
+        often = f"each {repeats} times" if repeats > 1 else "once each"
+        reporter.say(f"data: {count:,} pairs, {often}, and {made:,} that were made of plain text")
     reporter.say(f"data: {kept:,} pairs to train on{held}")
     for dropped in (drops, held_drops):
         if dropped.counts:
@@ -232,31 +255,19 @@ def _generate(data: PairSettings, seed: int, folder: Path, reporter: Reporter) -
 
 
 def _tokenizers(
-    data: PairSettings | SummarySettings,
-    settings: TokenizerSettings,
-    training: PairFiles,
-    is_held_out: Callable[[Pair], bool],
-    count: int,
-    reporter: Reporter,
+    data: PairSettings | SummarySettings, settings: TokenizerSettings, texts: SampledTexts, reporter: Reporter
 ) -> tuple[Tokenizer, Tokenizer]:
     """Source and target tokenizer: trained on the training pairs, or read from a file."""
     if settings.file:
         ready = Tokenizer.load(settings.file)
         return ready, ready
-    stride = -(-count // settings.sample)
 
-    def texts(*sides: int) -> Iterator[str]:
-        tick = reporter.track(f"learning a vocabulary ({settings.kind})", count)
-        for number, pair in enumerate(training.read(Drops())):
-            tick(1)
-            if number % stride == 0 and not is_held_out(pair):
-                yield from (pair[side] for side in sides)
+    def train(*sides: int, tags: Sequence[str] = ()) -> Tokenizer:
+        tick = reporter.track(f"learning a vocabulary ({settings.kind})", texts.count)
+        return Tokenizer.train(settings.kind, texts.of(*sides, tick=tick), settings.size, tags)
 
     tags = language_tags() if data.generate == "dates" else []
     if settings.joint:
-        joint = Tokenizer.train(settings.kind, texts(0, 1), settings.size, tags)
+        joint = train(0, 1, tags=tags)
         return joint, joint
-    return (
-        Tokenizer.train(settings.kind, texts(0), settings.size, tags),
-        Tokenizer.train(settings.kind, texts(1), settings.size),
-    )
+    return train(0, tags=tags), train(1)

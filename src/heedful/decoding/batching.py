@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic
+from typing import Generic, cast
 
 from torch import Tensor
 
+from heedful.decoding.fast_search import FastModel, FastSearch
 from heedful.decoding.search import Search, State, StepModel
 from heedful.decoding.sentence import Limits, Sentence
 from heedful.runtime.fair_queue import FairQueue
 
 Encoded = tuple[Tensor, Tensor, Sequence[Sentence]]  # sources (S, L), their mask (S, L), and the sentences
+Kind = tuple[int, int | None]  # class of length, and the beam of a fast search, or None
 CLASSES = (64, 256, 1024)  # tokens of a source: a long one is never beside a short one, which would be padded to its length
 
 
@@ -37,7 +39,7 @@ class ContinuousBatch(Generic[State]):
         self.model, self.limits, self.encode = model, limits, encode
         self.budget, self.refill, self.fair = budget, refill, fair
         self.waiting: FairQueue[Sentence] = FairQueue()
-        self.searches: dict[int, Search[State]] = {}  # by class of length
+        self.searches: dict[Kind, Search[State] | FastSearch] = {}
         self.owners: dict[int, Hashable] = {}  # of running sentences, by their identity
         self.used: Counter[Hashable] = Counter()  # tokens of the budget, by owner
 
@@ -70,15 +72,16 @@ class ContinuousBatch(Generic[State]):
         return finished
 
     def _admit(self) -> None:
-        admitted: dict[int, list[Sentence]] = {}
+        admitted: dict[Kind, list[Sentence]] = {}
         while (found := self.waiting.pop(self._has_room)) is not None:
             sentence, owner = found
             self.used[owner] += cost(sentence)
             self.owners[id(sentence)] = owner
             size = sum(len(sentence.source) > limit for limit in CLASSES)
-            admitted.setdefault(size, []).append(sentence)
-        for size, sentences in admitted.items():
-            search = self.searches.setdefault(size, Search(self.model, self.limits))
+            beam = sentence.beam if FastSearch.fits(self.model, sentence) else None
+            admitted.setdefault((size, beam), []).append(sentence)
+        for kind, sentences in admitted.items():
+            search = self.searches[kind] = self.searches.get(kind) or self._search(kind[1])
             for source, mask, together in self.encode(sentences):
                 search.join(source, mask, together)
 
@@ -97,7 +100,11 @@ class ContinuousBatch(Generic[State]):
                 self.used[owner] -= cost(sentence)
                 if not self.used[owner]:
                     del self.used[owner]
-        self.searches = {size: search for size, search in self.searches.items() if search.sentences}
+        self.searches = {kind: search for kind, search in self.searches.items() if search.sentences}
+
+    def _search(self, beam: int | None) -> Search[State] | FastSearch:
+        """An empty search for sentences with this beam, or the plain one for all that the fast one cannot do."""
+        return Search(self.model, self.limits) if beam is None else FastSearch(cast(FastModel, self.model), self.limits, beam)
 
 
 def cost(sentence: Sentence) -> int:

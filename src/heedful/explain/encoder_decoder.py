@@ -93,13 +93,13 @@ def _said(translator: Translator, trace: Trace, chosen: Sequence[int | None], to
     final_norm = getattr(translator.model.decoder, "norm", torch.nn.Identity())
     names = names_of(translator.target_tokenizer)
 
-    def read(states: Tensor) -> list[list[Candidate]]:
+    def candidates_at(states: Tensor) -> list[list[Candidate]]:
         logits = translator.model.project(states)[0]
         return candidates_of(next_log_probabilities(logits, translator.limits).exp(), top, names)
 
-    found = [Prediction(i, chosen[i], one) for i, one in enumerate(read(trace.states))]
+    found = [Prediction(i, chosen[i], one) for i, one in enumerate(candidates_at(trace.states))]
     labels = _labels(translator, trace, "decoder")
-    return found, [lens_of(trace, "decoder", "target", lambda states: read(final_norm(states)), labels=labels)]
+    return found, [lens_of(trace, "decoder", "target", lambda states: candidates_at(final_norm(states)), labels=labels)]
 
 
 def _labels(translator: Translator, trace: Trace, stack: Stack) -> Sequence[str]:

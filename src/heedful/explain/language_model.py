@@ -64,14 +64,14 @@ def explain_text(
     sequences = {"input": TokenSequence(list(tokens))}
     following = [*ids[1:], None]
 
-    def read(states: Tensor) -> list[list[Candidate]]:
+    def candidates_at(states: Tensor) -> list[list[Candidate]]:
         logits = writer.model.project(states)[0]
         return candidates_of(next_log_probabilities(logits, writer.limits).exp(), top, names)
 
     with writer.working():
         trace = writer.model.trace(torch.tensor([ids], device=writer.device))
-        found = read(trace.states)
-        lens = lens_of(trace, "decoder", "input", lambda states: read(writer.model.encoder.norm(states)))
+        found = candidates_at(trace.states)
+        lens = lens_of(trace, "decoder", "input", lambda states: candidates_at(writer.model.encoder.norm(states)))
     return Explanation(
         job=writer.task,
         verb=JOBS[writer.task].verbs[0],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from heedful.data.monolingual import lines_translated
 from heedful.errors import UsageError
-from heedful.evaluation.score_names import SHOWN, RunResults, Scores, shown_scores
+from heedful.evaluation.score_names import SHOWN, RunResults, Scores, one_line, shown_scores
 from heedful.explain.any_model import explain_example
 from heedful.explain.attention_json import LONGEST, attention_json
 from heedful.explain.explanation import Explanation
@@ -40,6 +42,7 @@ def write_report(
         "parameters": f"{sum(p.numel() for p in pipeline.model.parameters()):,}",
         "steps": f"{results['steps']:,}",
         "training time": duration(results["seconds"]),
+        **{f"model in {name}/": about for name, about in helpers_in(run).items()},
     }
     signatures = [f"{SHOWN[key][0]} {scores[f'{key}_signature']}" for key in ("bleu", "chrf") if f"{key}_signature" in scores]
     typical = typical_explanation(pipeline, examples)
@@ -63,6 +66,19 @@ def write_report(
     path = run / "report.html"
     write_text(path, page)
     return path
+
+
+def helpers_in(run: Path) -> dict[str, str]:
+    """The models that were trained in a run before its own, and how good each is: `BLEU 12.74, 20,000 lines translated`."""
+    found = {}
+    for name in ("reverse", "first"):
+        path = run / name / "results.json"
+        if path.is_file():
+            scores = json.loads(path.read_text(encoding="utf-8"))["best"]["validation"]
+            lines = lines_translated(run / name)
+            made = f", {lines:,} lines translated" if lines else ""
+            found[name] = f"{one_line(scores).partition('  ')[0]}{made}"
+    return found
 
 
 def main_score_first(scores: Scores, metric: str) -> dict[str, str]:

@@ -35,7 +35,8 @@ def korean_of(text: str) -> str | None:
     for pattern, korean in _patterns():
         if match := pattern.fullmatch(text):
             return korean.format(**{name: korean_texts().get(value, value) for name, value in match.groupdict().items()})
-    return None
+    parts = [korean_texts().get(part) for part in text.split("; ")]  # a list, of measures for instance
+    return "; ".join(map(str, parts)) if None not in parts else None
 
 
 def in_two_languages(text: str, **values: object) -> Markup:

@@ -13,7 +13,7 @@ from heedful.interop.known_settings import refuse
 from heedful.interop.proof import sample_texts
 from heedful.jobs.registry import JOBS
 from heedful.pipelines.load import load_pipeline
-from heedful.runtime.files import whole_directory, write_whole
+from heedful.runtime.files import refuse_to_overwrite, whole_directory, write_whole
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,3 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
         with whole_directory(out) as place:
             write(place)
     return said
-
-
-def refuse_to_overwrite(out: Path, suffix: str = "") -> None:
-    """Raise an error unless `out` is new, or an empty directory where one is to be written."""
-    if suffix and (out.exists() or out.is_symlink()):
-        raise UsageError(f"{out} exists already; name a new file")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already; name a new directory")

@@ -5,7 +5,6 @@ Nothing in a directory is executed: weights are read only from safetensors, neve
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ from heedful.pipelines.model_directory import check_shapes, header_shapes
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
-from heedful.runtime.files import os_error_sentence, whole_directory, write_text, write_whole
+from heedful.runtime.files import os_error_sentence, refuse_to_overwrite, whole_directory, write_json, write_text, write_whole
 from heedful.settings import Json, Values
 from heedful.text import Tokenizer
 
@@ -294,14 +293,3 @@ def how_to_download(name: str) -> str:
         f"; if it is a model on the Hugging Face hub, download it first: `pip install huggingface_hub`, "
         f"`hf download {name} --local-dir {folder}`, then `heedful import {folder} OUT`"
     )
-
-
-def refuse_to_overwrite(out: Path) -> None:
-    """Raise an error unless `out` is new or an empty directory."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already; name a new directory")
-
-
-def write_json(path: Path, values: Mapping[str, Json]) -> None:
-    """Write a JSON object, indented for people."""
-    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.pipelines.model_directory import WRONG_SHOWN, weight_shapes
+from heedful.models.weights import weight_shapes
+from heedful.pipelines.model_directory import WRONG_SHOWN
 
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig

@@ -28,6 +28,12 @@ class PairSettings:
         "", "code of the language translated from, such as `en`; guessed from a file ending (`train.en`)"
     )
     target_language: str = setting("", "code of the language translated into; guessed likewise")
+    reverse: bool = setting(False, "learn the other direction: from `target` to `source`, with all files and languages")
+    both: bool = setting(False, "learn the other direction too, in the run's directory `reverse`; `--both` sets it")
+    monolingual_target: str = setting(
+        "", "plain text in the language translated into: a reverse model, trained first, makes pairs of it (back-translation)"
+    )
+    monolingual_source: str = setting("", "plain text in the language translated from: a first model makes pairs of it")
     generate: str = setting("", "a corpus made on the spot instead of files: `dates`")
     pairs: Annotated[int, Interval(ge=1, le=100_000_000)] = setting(200_000, "training pairs to generate")
     hold_out: Count = setting(1000, "pairs held out for validation when no validation files are given (at most a tenth)")

@@ -67,6 +67,9 @@ class Job:
             raise UsageError(f"data.generate must be one of {', '.join(self.generate)}, not '{data.generate}'")
         if data.generate and any(getattr(data, name, "") for name in FILES):
             raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+        for name in ("reverse", "both", "monolingual_target", "monolingual_source"):
+            if data.generate and getattr(data, name, ""):
+                raise UsageError(f"data.{name} needs files of pairs, not data.generate={data.generate}")
         for side in ("", "valid_", "test_"):
             if getattr(data, f"{side}target", "") and not getattr(data, f"{side}source"):
                 raise UsageError(f"data.{side}target is given without data.{side}source")

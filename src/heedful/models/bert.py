@@ -20,6 +20,7 @@ from heedful.models.model import Model
 from heedful.nn.dropout import Dropout
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import build_encoder
+from heedful.nn.fast.linear import Linear, linear_map
 from heedful.nn.feedforward import ACTIVATIONS, Activation
 from heedful.nn.initialisation import Init, initialise
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
@@ -86,7 +87,7 @@ class MaskedLanguageHead(nn.Module):
 
     def __init__(self, vocab: int, d_model: int, activation: Activation, epsilon: float) -> None:
         super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
+        self.dense = Linear(d_model, d_model)
         self.activation = ACTIVATIONS[activation]
         self.norm = nn.LayerNorm(d_model, epsilon)
         self.bias = nn.Parameter(torch.zeros(vocab))
@@ -130,13 +131,13 @@ class Bert(Model):
         if c.pooling == "attention":
             self.pooling = AttentionPooling(c.d_model, c.heads, c.classes if c.head == "sequence" else 1)
         elif c.pooling == "cls" and c.head != "token":
-            self.pooler = nn.Linear(c.d_model, c.d_model)
+            self.pooler = Linear(c.d_model, c.d_model)
         if c.head == "pretraining":
             self.masked_language = MaskedLanguageHead(c.vocab, c.d_model, c.activation, c.epsilon)
-            self.next_sentence = nn.Linear(c.d_model, 2)
+            self.next_sentence = Linear(c.d_model, 2)
         if c.head in ("sequence", "token"):
             self.dropout = Dropout(c.dropout)
-            self.classifier = nn.Linear(c.d_model, c.classes)
+            self.classifier = Linear(c.d_model, c.classes)
         initialise(self, c.init)
 
     def embed(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
@@ -230,7 +231,7 @@ class Bert(Model):
         states = self.states(tokens, segments, mask, global_mask)
         if self.config.head == "pretraining":
             head = self.masked_language
-            masked = nn.functional.linear(head(states), self.embedding.weight, head.bias)
+            masked = linear_map(head(states), self.embedding.weight, head.bias)
             return masked, self.next_sentence_logits(states)
         if self.config.head == "sequence":
             return class_scores(self.dropout(self.pooled(states, mask)), self.classifier)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.model import Model
+from heedful.nn.fast.linear import linear_map
 from heedful.nn.trace import Trace
 
 Tie = Literal["all", "target", "none"]
@@ -114,9 +115,14 @@ class EncoderDecoder(Model):
     ) -> Trace:
         """The same as `states`, with attention weights and hidden states of every layer."""
 
+    @property
+    def output(self) -> tuple[Tensor, Tensor]:
+        """Weight (target_vocab, D) and bias of the projection to logits."""
+        return self.output_weight, self.output_bias
+
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, target_vocab)."""
-        return nn.functional.linear(states, self.output_weight, self.output_bias)
+        return linear_map(states, self.output_weight, self.output_bias)
 
     def forward(
         self,

@@ -19,6 +19,7 @@ from heedful.models.model import Model
 from heedful.nn.cache import KeyValueCache, join_rows
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import build_encoder
+from heedful.nn.fast.linear import linear_map
 from heedful.nn.feedforward import Activation
 from heedful.nn.initialisation import STD, Init, initialise
 from heedful.nn.positions import PositionKind, absolute_positions, attention_positions
@@ -151,7 +152,7 @@ class GPT(Model):
 
     def project(self, states: Tensor) -> Tensor:
         """States (…, D) → logits (…, vocab)."""
-        return nn.functional.linear(states, self.output_weight)
+        return linear_map(states, self.output_weight)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Tokens (B, L), mask (B, L) → log-probabilities (B, L, vocab) of the token after each."""

@@ -20,6 +20,7 @@ from heedful.nn.cache import KeyValueCache, SourceKeys, join_rows
 from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
 from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.encoder import Encoder, EncoderLayer
+from heedful.nn.fast.decoder import FastDecoder
 from heedful.nn.feedforward import Activation, FeedForward
 from heedful.nn.initialisation import Init, initialise
 from heedful.nn.multihead import MultiHeadAttention
@@ -216,7 +217,17 @@ class Seq2Seq(EncoderDecoder):
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecodingState:
         """Encode the source once; the state that `step` continues."""
         mask = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask.bool()
-        return DecodingState(self.decoder.source_keys(self.encode(source, mask)), mask)
+        return DecodingState(self.source_keys(source, mask), mask)
+
+    def source_keys(self, source: Tensor, source_mask: Tensor) -> list[SourceKeys]:
+        """The keys and values of a source (B, L) in each decoder layer."""
+        return self.decoder.source_keys(self.encode(source, source_mask))
+
+    def fast_decoder(self, beam: int) -> FastDecoder | None:
+        """A decoder of many sentences with `beam` hypotheses each, or None where there is no fast one."""
+        weight = self.output_weight
+        fits = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and FastDecoder.fits(self.decoder)
+        return FastDecoder(self.decoder, self.target_embedding, beam) if fits else None
 
     def step(self, tokens: Tensor, state: DecodingState) -> Tensor:
         """The newest tokens (B, n) → logits (B, target_vocab) of the next token; `state` advances by n positions."""

@@ -18,6 +18,7 @@ from heedful.models.checks import check_heads, check_reach
 from heedful.models.model import Model
 from heedful.nn.dropout import Dropout
 from heedful.nn.encoder import build_encoder
+from heedful.nn.fast.linear import Linear
 from heedful.nn.feedforward import Activation
 from heedful.nn.initialisation import Init, initialise
 from heedful.nn.pooling import AttentionPooling, Pooling, class_scores, first_token, mean_pooling
@@ -72,7 +73,7 @@ class PatchEmbedding(nn.Module):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         self.patch, self.grid, self.channels = config.patch, config.grid, config.channels
-        self.project = nn.Linear(config.channels * config.patch**2, config.d_model)
+        self.project = Linear(config.channels * config.patch**2, config.d_model)
         self.cls = nn.Parameter(torch.empty(1, config.d_model))
         self.positions = nn.Parameter(torch.empty(1 + config.grid**2, config.d_model))  # [CLS], then the patches
         self.dropout = Dropout(config.dropout)
@@ -122,7 +123,7 @@ class ViT(Model):
         )
         if c.pooling == "attention":
             self.pooling = AttentionPooling(c.d_model, c.heads, c.classes)
-        self.classifier = nn.Linear(c.d_model, c.classes)
+        self.classifier = Linear(c.d_model, c.classes)
         initialise(self, c.init)
 
     def states(self, images: Tensor) -> Tensor:

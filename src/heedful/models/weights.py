@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from heedful.errors import HeedfulError
+from heedful.models.registry import build_model
+from heedful.settings import Values
+
+if TYPE_CHECKING:
+    from heedful.models.registry import ModelConfig
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:
     """Name → tensor of every parameter; a matrix that several parts share is listed once, under its first name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
+    with torch.device("meta"), SkipNormal():
+        return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
+
+
+class SkipNormal(TorchFunctionMode):
+    """Inside, no normally distributed numbers are drawn: on `meta`, that would import the compiler of PyTorch, in a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., object], types: Sequence[type], args: Sequence[object] = (), kwargs: Values | None = None
+    ) -> object:
+        named = kwargs or {}
+        if getattr(func, "__name__", "").endswith("normal_"):
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
@@ -50,3 +75,13 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str, n
     with torch.no_grad():
         for name, tensor in fitting.items():
             own[name].copy_(tensor)
+
+
+def with_new_rows(weight: Tensor, rows: int, first: int, parts: Sequence[Sequence[int]]) -> Tensor:
+    """A matrix or vector with one row per token, for more tokens: a new one, from id `first` on, is the mean of its parts'
+    rows, or of all rows if it has none. So its logit is never the highest before training."""
+    larger = weight.new_zeros(rows, *weight.shape[1:])
+    larger[: len(weight)] = weight
+    for number, tokens in enumerate(parts):
+        larger[first + number] = (weight[list(tokens)] if tokens else weight).mean(0)
+    return larger

@@ -8,6 +8,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.nn.fast.linear import Linear
+
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """The tanh approximation of GELU that GPT-2 was trained with (`gelu_new` in Hugging Face Transformers)."""
@@ -28,8 +30,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu") -> None:
         super().__init__()
-        self.project_in = nn.Linear(d_model, d_ff)  # W_1, b_1
-        self.project_out = nn.Linear(d_ff, d_model)  # W_2, b_2
+        self.project_in = Linear(d_model, d_ff)  # W_1, b_1
+        self.project_out = Linear(d_ff, d_model)  # W_2, b_2
         self.activation = ACTIVATIONS[activation]
         for linear in (self.project_in, self.project_out):
             nn.init.xavier_uniform_(linear.weight)

@@ -15,6 +15,7 @@ from heedful.nn.attention.base import Attended, AttentionWeights, Projected
 from heedful.nn.attention.kinds import AttentionSettings, build_attention
 from heedful.nn.cache import KeyValueCache, SourceKeys
 from heedful.nn.fast.attention import float32_on_cpu
+from heedful.nn.fast.linear import Linear, linear_map
 from heedful.nn.positions import AttentionPositions, PositionBias, RotaryPositions
 
 
@@ -43,10 +44,10 @@ class MultiHeadAttention(nn.Module):
         self.attend = build_attention(settings or AttentionSettings())
         own_keys = 0 if self.attend.shares_queries else heads * self.d_k
         self.widths = (heads * self.d_k, own_keys, heads * self.d_v)  # of Q, K and V
-        self.project_in = nn.Linear(d_model, sum(self.widths))  # W_Q, W_K, W_V
-        self.project_out = nn.Linear(heads * self.d_v, d_model)  # W_O
+        self.project_in = Linear(d_model, sum(self.widths))  # W_Q, W_K, W_V
+        self.project_out = Linear(heads * self.d_v, d_model)  # W_O
         if self.attend.projects_globals:
-            self.project_global = nn.Linear(d_model, sum(self.widths))  # another W_Q, W_K, W_V
+            self.project_global = Linear(d_model, sum(self.widths))  # another W_Q, W_K, W_V
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -66,7 +67,7 @@ class MultiHeadAttention(nn.Module):
     def project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Some of Q, K and V (numbered 0, 1, 2), split into heads: (B, L, D) → (B, H, L, K or V) each."""
         start, end = sum(self.widths[:first]), sum(self.widths[: last + 1])
-        projected = F.linear(x, self.project_in.weight[start:end], self.project_in.bias[start:end])
+        projected = linear_map(x, self.project_in.weight[start:end], self.project_in.bias[start:end])
         return self.split_heads(float32_on_cpu(projected, x), self.widths[first : last + 1])
 
     def split_heads(self, projected: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:

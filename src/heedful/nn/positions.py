@@ -32,8 +32,8 @@ class SinusoidalPositions(nn.Module):
     def compute(self, start: int, end: int) -> Tensor:
         """Encodings of the positions start … end − 1: (end − start, D)."""
         # In double precision, because the rounding error of a frequency is multiplied by the position.
-        position = torch.arange(start, end, dtype=torch.float64)[:, None]
-        even = torch.arange(0, self.d_model, 2, dtype=torch.float64)
+        position = torch.arange(start, end, dtype=torch.float64, device="cpu")[:, None]
+        even = torch.arange(0, self.d_model, 2, dtype=torch.float64, device="cpu")
         angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # pos / 10000^(2i/D), (L, D/2)
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (L, D)
         return table[:, : self.d_model].float()  # an odd D drops the last cosine
@@ -71,20 +71,24 @@ class RotaryPositions(nn.Module):
     def __init__(self, d_k: int) -> None:
         super().__init__()
         self.frequencies: Tensor
-        even = torch.arange(0, d_k, 2, dtype=torch.float32)
+        even = torch.arange(0, d_k, 2, dtype=torch.float32, device="cpu")
         self.register_buffer("frequencies", torch.exp(even * (-math.log(10000.0) / d_k)), persistent=False)  # (K/2,)
 
     def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
         """Rotate queries or keys (B, H, L, K) at the positions start … start + L − 1; `start` may differ between rows (B,)."""
-        at = positions_from(start, x.size(2), x.device).float()  # (L,) or (B, L)
-        angle = at[..., None] * self.frequencies  # (…, L, K/2)
-        if angle.dim() == 3:
-            angle = angle[:, None]  # the same for all heads
+        rotation = self.rotation(positions_from(start, x.size(2), x.device))  # (L, K/2) or (B, L, K/2)
+        if rotation.dim() == 3:
+            rotation = rotation[:, None]  # the same for all heads
         # A pair of features as one complex number is rotated by a product with e^(i · angle).
         if any(stride % 2 for stride in x.stride()[:-1]):  # a part of a projection of odd width, as with an odd d_v
             x = x.contiguous()
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
-        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2).to(x.dtype)
+        return torch.view_as_real(pairs * rotation).flatten(-2).to(x.dtype)
+
+    def rotation(self, at: Tensor) -> Tensor:
+        """Positions (…) → the complex numbers e^(i · angle) by which pairs of features are rotated there: (…, K/2)."""
+        angle = at.float()[..., None] * self.frequencies
+        return torch.polar(torch.ones_like(angle), angle)
 
 
 class PositionBias(nn.Module):
@@ -117,7 +121,7 @@ class LinearBias(PositionBias):
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.slopes: Tensor
-        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads), persistent=False)  # (H,)
+        self.register_buffer("slopes", 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cpu") / heads), persistent=False)  # (H,)
 
     def bias(self, query: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         behind = (query_at - key_at).to(query.dtype)  # (…, Lq, Lk)

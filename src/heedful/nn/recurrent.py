@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from heedful.nn.attention.base import AttentionWeights
 from heedful.nn.cache import join_rows
 from heedful.nn.dropout import Dropout
+from heedful.nn.fast.linear import Linear
 from heedful.nn.trace import LayerOutputs
 
 Cell = Literal["gru", "lstm"]
@@ -23,7 +24,7 @@ CELLS: dict[Cell, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LST
 
 def matrix(width_in: int, width_out: int, parts: int = 1) -> nn.Linear:
     """A linear map without bias, Xavier uniform; a stack of several matrices is initialised matrix by matrix."""
-    linear = nn.Linear(width_in, width_out, bias=False)
+    linear = Linear(width_in, width_out, bias=False)
     for part in linear.weight.chunk(parts):
         nn.init.xavier_uniform_(part)
     return linear

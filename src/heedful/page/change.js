@@ -1,5 +1,13 @@
 // Interventions as the page keeps them in its address, and small steps from one to the next.
 
+import {tokensOf} from "./draw/attention.js";
+
+/** The tokens that a model was given: all of its input, and of what a GPT reads the prompt. */
+export function givenTokens(model, explanation) {
+  const tokens = tokensOf(explanation, explanation.sequences.source ? "source" : "input");
+  return explanation.kind === "gpt" ? tokens.slice(0, 1 + model.tokenizers.source.encode(explanation.input).length) : tokens;
+}
+
 /** Whether anything is changed. */
 export function isChanged(change) {
   return Object.keys(tidy(change)).length > 0;

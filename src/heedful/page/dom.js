@@ -30,6 +30,14 @@ export function button(content, press, attributes = {}) {
   return make("button", {type: "button", ...attributes, on: {click: press}}, content);
 }
 
+/** Draw the inside of an element anew; a control inside that has the focus keeps it. */
+export function keepFocus(root, draw) {
+  const controls = () => [...root.querySelectorAll("button, input, select")];
+  const place = controls().indexOf(document.activeElement);
+  draw();
+  if (place >= 0) controls()[place]?.focus({preventScroll: true});
+}
+
 /** A row of buttons of which one is pressed. `press(index)` presses one and calls `choose`; `show(index)` only marks it. */
 export function choices(contents, choose, attributes = {}) {
   const buttons = contents.map(([content, label], index) => button(content, () => press(index), {"aria-label": label}));

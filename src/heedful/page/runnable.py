@@ -51,7 +51,7 @@ def check_runnable(name: str, kind: str, config: ModelConfig, parameters: int) -
         known = KNOWN_OF_KIND.get((kind, one.name)) or KNOWN.get(one.name)
         if known is not None and value not in known:
             wrong.append(f"{one.name}={value} (it knows {', '.join(known)})")
-        elif one.name not in READ and value != one.default:
+        elif known is None and one.name not in READ and value != one.default:
             wrong.append(f"{one.name}={value}")
     if wrong:
         raise HeedfulError(f"the page cannot run {name}, because its engine does not know {' and '.join(wrong)}")

@@ -34,7 +34,8 @@ def _sample(one: JsonObject, job: str) -> PageSample | None:
         return {"image": str(one["image"]), "label": str(one["reference"])} if one.get("image") else None
     if job == "question-answering":
         return {"question": str(one["input"]), "passage": str(one["passage"])} if one.get("passage") else None
-    return {"text": str(one["input"])} if str(one["input"]).strip() else None
+    text = str(one["input"]).strip("\n")
+    return {"text": text} if text.strip() else None
 
 
 def chosen(samples: Sequence[PageSample]) -> list[PageSample]:

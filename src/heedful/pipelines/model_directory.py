@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
@@ -16,10 +17,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.registry import JOBS
-from heedful.models import MODEL_KINDS, build_model
-from heedful.models.weights import named_weights
+from heedful.models import MODEL_KINDS
+from heedful.models.weights import weight_shapes
 from heedful.runtime.files import os_error_sentence, read_json
 from heedful.settings import Json
 from heedful.text import Tokenizer
@@ -27,6 +28,7 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
 
+REVERSE = "reverse"  # the run, inside another, of the other direction
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
 LARGEST_HEADER = 100_000_000  # bytes, the limit of the safetensors library
 WRONG_SHOWN = 8  # differences between a model and its weights that are listed
@@ -58,6 +60,33 @@ def find_directory(folder: Path) -> Path:
         raise HeedfulError(os_error_sentence(error)) from error
     hint = f"; the run has not been validated yet, `heedful finish {folder}` makes a model from it" if is_run else ""
     raise HeedfulError(f"{folder} is not a model directory: it has no config.json{hint}")
+
+
+def other_direction(folder: Path, only_asked: bool = False) -> Path | None:
+    """The model of the other direction that is inside a run; with `only_asked` only one that is as good as the first."""
+    reverse = folder / REVERSE
+    if not (reverse / "best" / "config.json").is_file():
+        return None
+    if only_asked:
+        recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")) if (folder / "recipe.toml").is_file() else {}
+        return reverse if recipe.get("data", {}).get("both") else None
+    return reverse
+
+
+def towards(folder: Path, language: str) -> Path:
+    """The model of a run, or of its other direction, that translates into a language."""
+    found: dict[str, Path] = {}
+    for one in (folder, other_direction(folder)):
+        if one is not None:
+            settings = read_config(find_directory(one))["settings"]
+            found.setdefault(str(settings.get("target_language") or "an unknown language"), one)
+    if language in found:
+        return found[language]
+    there_is = " and ".join(found)
+    raise UsageError(
+        f"{folder} translates into {there_is}, not into {language}; `heedful train … --both` trains both directions, and "
+        "data.source_language and data.target_language name the languages"
+    )
 
 
 def read_config(folder: Path) -> DirectoryConfig:
@@ -107,12 +136,6 @@ def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise HeedfulError(f"{path} is not a complete safetensors file: its header cannot be read") from error
     except OSError as error:
         raise HeedfulError(os_error_sentence(error)) from error
-
-
-def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
-    with torch.device("meta"):
-        return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
 
 
 def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin: str) -> None:

@@ -21,6 +21,7 @@ from heedful.jobs.registry import FILES, JOBS, PAIRED, TRAINABLE, DataSettings, 
 from heedful.models import config_class
 from heedful.models.bert import BertConfig
 from heedful.models.presets import PRESETS, Preset, find_preset
+from heedful.recipes.open_settings import is_half_a_shape, open_settings
 from heedful.recipes.settings import DecodingSettings, TokenizerSettings, TrainingSettings, muon_is_possible
 from heedful.runtime.files import os_error_sentence
 from heedful.settings import Hint, Json, Values, from_json, from_text, hints
@@ -34,9 +35,9 @@ FOLDER = Path(__file__).parent
 SECTIONS: dict[str, type] = {"tokenizer": TokenizerSettings, "training": TrainingSettings, "decoding": DecodingSettings}
 ORDER = ("data", "tokenizer", "model", "training", "decoding")
 TOP = ("name", "about", "task")
+FIT = "fit"  # beside them: whether what the recipe leaves out is chosen from the data
 # Settings of the model section that say where a model comes from.
 ORIGIN = {"kind": str, "preset": str, "pretrained": str}
-ALIASES = {"multi30k": "translation"}  # the name under which the comparison with published models is reproduced
 # What may be changed in a pre-trained model; its shape is fixed.
 KEPT = ("dropout", "attention_dropout", "pooling")
 
@@ -53,6 +54,7 @@ class Recipe:
     model: Values = field(default_factory=dict)  # its settings, those of its preset included, and ORIGIN
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    open: tuple[str, ...] = ()  # settings that are still to be chosen from the data
 
     def sections(self) -> dict[str, Values]:
         """Section → setting → value."""
@@ -63,19 +65,19 @@ class Recipe:
         return {f"{name}.{key}": value for name, values in self.sections().items() for key, value in values.items()}
 
     def to_toml(self) -> str:
-        """The recipe as a file that `heedful train` reads."""
+        """The recipe as a file that `heedful train` reads; without the values that are still to be chosen."""
         # TOML has no null, and leaving a value out would bring back the preset's.
         sections = {
-            name: {key: "none" if value is None else value for key, value in values.items()}
+            name: {key: "none" if value is None else value for key, value in values.items() if f"{name}.{key}" not in self.open}
             for name, values in self.sections().items()
         }
-        return tomli_w.dumps({**{key: getattr(self, key) for key in TOP}, **sections})
+        fit = {FIT: True} if self.open else {}
+        return tomli_w.dumps({**{key: getattr(self, key) for key in TOP}, **fit, **sections})
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """Name → file of every recipe that comes with heedful, its other names included."""
-    files = {path.stem: path for path in FOLDER.glob("*.toml")}
-    return dict(sorted({**files, **{alias: files[name] for alias, name in ALIASES.items()}}.items()))
+    """Name → file of every recipe that comes with heedful."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
@@ -106,6 +108,9 @@ def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = 
     own_kind, kind, preset_name = _kind_and_preset(sections["model"], written["model"], job)
     preset = find_preset(preset_name)
     layers = Layers(_values(sections, job, own_kind, from_json), _values(written, job, kind, from_text))
+    given = {section: {**layers.recipe[section], **layers.command[section]} for section in ORDER}
+    named = preset if "preset" in written["model"] else None
+    left_open = open_settings(given, kind, named) if raw.get(FIT) else ()
     if kind != own_kind:  # what a recipe says about one kind of model mostly means nothing to another
         known = _known(job, kind)["model"]
         own = layers.recipe["model"].items()
@@ -119,16 +124,32 @@ def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = 
         _model(layers, job, kind, preset_name),
         _training(layers, job, kind, preset),
         DecodingSettings(**layers.values("decoding")),
+        left_open,
     )
     job.check_data(recipe.data)
     job.check_metric(recipe.training.metric)
     recipe.training.check_model(kind, recipe.tokenizer)
     recipe.tokenizer.check_tie(recipe.model.get("tie"))
-    if not recipe.model["pretrained"]:
+    _check_vocabulary(recipe, layers.command["tokenizer"])
+    if not recipe.model["pretrained"] and not is_half_a_shape(left_open, given["model"]):
         config = smallest_config(recipe)  # checks every other setting of the model before any work is done
         if isinstance(config, BertConfig):
             config.check_length(recipe.data.max_length, "data.max_length")
     return recipe
+
+
+def _check_vocabulary(recipe: Recipe, asked: Values) -> None:
+    """Raise an error if the vocabulary that is asked for is not the pre-trained model's, or there is none to extend."""
+    start, translates = recipe.model["pretrained"], recipe.model["kind"] in PAIRED
+    fixed = [key for key in asked if key not in ("extend", "sample")]
+    if start and fixed:
+        remedy = "leave it out" + ("; tokenizer.extend=2000 adds up to so many tokens for the new text" if translates else "")
+        raise UsageError(f"tokenizer.{fixed[0]} cannot be chosen: model.pretrained={start} brings its vocabulary; {remedy}")
+    if recipe.tokenizer.extend and not (start and translates):
+        raise UsageError(
+            "tokenizer.extend adds tokens to the vocabulary of a pretrained translation model; give model.pretrained=DIRECTORY, "
+            "or tokenizer.size for a new vocabulary"
+        )
 
 
 @dataclass(frozen=True)
@@ -206,13 +227,17 @@ def _job_and_sections(raw: Mapping[str, Json]) -> tuple[Job, dict[str, Mapping[s
             if not isinstance(value, dict):
                 raise UsageError(f"[{key}] must be a section")
             sections[key] = value
+        elif key == FIT:
+            from_json(key, bool, value)
         elif key not in TOP:
-            raise UsageError(f"there is no section '{key}'{did_you_mean(key, (*ORDER, *TOP))}")
+            raise UsageError(f"there is no section '{key}'{did_you_mean(key, (*ORDER, *TOP, FIT))}")
         elif not isinstance(value, str):
             raise UsageError(f"{key} must be text, not {str(value)[:60]}")
     task = str(raw.get("task", "translation"))
     if task not in TRAINABLE:
         raise UsageError(f"there is no task '{task}'{did_you_mean(task, TRAINABLE)}")
+    if raw.get(FIT) and task != "translation":
+        raise UsageError(f"{FIT} = true is for translation; a recipe for {task} gives every value")
     return TRAINABLE[task], sections
 
 

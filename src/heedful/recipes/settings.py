@@ -25,6 +25,9 @@ class TokenizerSettings:
     joint: bool = setting(True, "one vocabulary for both languages of a pair, or one each")
     file: str = setting("", "a ready-made `tokenizer.json` (Hugging Face) or BERT `vocab.txt` instead of training one")
     sample: Count = setting(2_000_000, "pairs, lines or texts a vocabulary is learned from, at most")
+    extend: Annotated[int, Interval(ge=0, le=1_000_000)] = setting(
+        0, "new tokens at most that a pretrained translation model learns for the new text; 0 keeps its vocabulary"
+    )
 
     def check_tie(self, tie: str | None) -> None:
         """Raise an error if the model ties embeddings that do not have the same vocabulary."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UsageError
 from heedful.settings import Json
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -46,6 +46,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_json(path: Path, value: object) -> None:
     """A whole JSON file."""
     write_text(path, json.dumps(finite(value), ensure_ascii=False, indent=1) + "\n")
+
+
+def refuse_to_overwrite(out: Path, suffix: str = "") -> None:
+    """Raise an error unless `out` is new, or an empty directory where one is to be written."""
+    if suffix and (out.exists() or out.is_symlink()):
+        raise UsageError(f"{out} exists already; name a new file")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already; name a new directory")
 
 
 def read_json(path: Path) -> Json:

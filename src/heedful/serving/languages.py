@@ -84,5 +84,5 @@ class Languages:
         everything = [(code, float(p)) for code, p in self.identifier.rank(text[:5000])]
         if not wanted:
             return everything
-        # Among all languages first, so that a text in none of those served is told as such by its low probability.
+        # Among all languages first, so that a text in none of those served is recognised by its low probability.
         return [(self.find(code) or code, p) for code, p in everything if code in wanted]

@@ -103,7 +103,7 @@ def pack(folder: str, name: str, path: Path) -> None:
 
 
 def card(model: Model, whole: bool) -> JsonObject:
-    """What the page is told of a model; samples may be private data and are only for those who may use it."""
+    """What the page learns about a model; samples may be private data and are only for those who may use it."""
     facts = model.facts
     found = {
         "name": model.name, "job": facts["task"], "verbs": facts["verbs"], "parameters": facts["parameters"], **facts["page"],

@@ -15,6 +15,7 @@ from heedful.data.collation import TensorBatch
 from heedful.data.prepare import Facts, Reporter, read_manifest
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores
+from heedful.jobs.registry import JOBS
 from heedful.models import build_model, config_class
 from heedful.models.weights import take_weights
 from heedful.nn.fast.loss import label_smoothed_loss
@@ -81,8 +82,12 @@ class Task(ABC, Generic[ModelType, BatchType]):
         model: ModelType = build_model(self.config)
         if self.recipe.model["pretrained"]:
             folder = find_directory(Path(self.recipe.model["pretrained"]))
-            take_weights(model, read_weights(folder), str(folder / "model.safetensors"), HEADS)
+            take_weights(model, self.pretrained_weights(), str(folder / "model.safetensors"), HEADS)
         return model
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        """The weights of the pre-trained model by name."""
+        return read_weights(find_directory(Path(self.recipe.model["pretrained"])))
 
     def validate(self, model: ModelType, processes: Processes, everything: bool = False) -> Scores:
         """Scores on the validation examples, and samples."""
@@ -120,7 +125,8 @@ def pretrained_config(recipe: Recipe) -> DirectoryConfig:
     folder = find_directory(Path(recipe.model["pretrained"]))
     config = read_config(folder)
     if config["kind"] != recipe.model["kind"]:
-        raise HeedfulError(f"{folder} is a {config['kind']} model; {recipe.task} needs a {recipe.model['kind']} model")
+        remedy = f"; to continue from it, give model.kind={config['kind']}" if config["kind"] in JOBS[recipe.task].kinds else ""
+        raise HeedfulError(f"{folder} is a {config['kind']} model; {recipe.task} needs a {recipe.model['kind']} model{remedy}")
     return config
 
 

@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints (Section 6.1: of the last 5 for the base models, of the last 20 for the big)."""
+"""Averages of weights: over the last checkpoints (Section 6.1: 5 for the base models, 20 for the big), and running (EMA)."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def mean_weights(paths: Iterable[Path], report: Callable[[str], None]) -> tuple[
         total = weights if total is None else total + weights
         count += 1
     return (None if total is None else (total / count).float()), count
+
+
+def running_share(decay: float, updates: int) -> float:
+    """The share of the newest weights in the running mean; larger at first, so that early weights are soon forgotten."""
+    return 1.0 - min(decay, updates / (updates + 9))

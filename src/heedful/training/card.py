@@ -11,6 +11,7 @@ from heedful.evaluation.score_names import Scores, shown_scores
 from heedful.jobs.data_settings import PairSettings
 from heedful.jobs.registry import JOBS
 from heedful.recipes import Recipe
+from heedful.recipes.open_settings import origin_of
 from heedful.training.checkpoint import Progress
 
 ABOUT_DATA = re.compile(r" \(data\.[^)]*\)|;.*|, for .*", re.DOTALL)  # in what a recipe says of itself: where its data comes from
@@ -20,6 +21,17 @@ def _what_it_is(recipe: Recipe) -> str:
     """What the recipe says of itself as a sentence, without what only concerns those who run it."""
     about = ABOUT_DATA.sub("", recipe.about).rstrip(". ") or "a model"
     return f"{about[0].upper()}{about[1:]}."
+
+
+def _helpers(data: PairSettings) -> dict[str, str]:
+    """What a run holds beside the model."""
+    found = {
+        "plain text of the target": f"{data.monolingual_target}, back-translated by the run's `reverse/`",
+        "plain text of the source": f"{data.monolingual_source}, translated by the run's `first/`",
+        "other direction": "the run's `reverse/`",
+    }
+    there = (data.monolingual_target, data.monolingual_source, data.both)
+    return {name: value for (name, value), given in zip(found.items(), there, strict=True) if given}
 
 
 def model_card(
@@ -46,7 +58,7 @@ def model_card(
         "|---|---|",
         f"| task | {recipe.task} |",
         f"| parameters | {parameters:,} |",
-        f"| began as | {recipe.model['pretrained'] or recipe.model['preset']} |",
+        f"| began as | {origin_of(recipe)} |",
         f"| steps | {progress.step:,} of {recipe.training.steps:,} |",
         f"| {unit} trained on | {progress.tokens:,} |",
         f"| training time | {progress.seconds / 60:.1f} minutes, {processes} process(es) |",
@@ -56,6 +68,8 @@ def model_card(
     lines.append(f"| trained on | {' '.join(name for name in files if name)} |")
     if isinstance(recipe.data, PairSettings) and any(languages := languages_of(recipe.data)):
         lines.append(f"| languages | {' → '.join(language_name(code) or 'unknown' for code in languages)} |")
+    if isinstance(recipe.data, PairSettings):
+        lines += [f"| {name} | {value} |" for name, value in _helpers(recipe.data).items()]
     names = shown_scores(next(iter(scores.values())))
     lines += ["", f"| held-out | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
     for split, found in scores.items():

@@ -26,7 +26,7 @@ NAME = re.compile(r"step-(\d{9})\.safetensors")
 
 @dataclass
 class Progress:
-    """How far training is."""
+    """Where training stands."""
 
     step: int = 0
     epoch: int = 0
@@ -38,6 +38,7 @@ class Progress:
     stale: int = 0  # validations since the metric last improved
     skipped: int = 0  # steps skipped because the loss was not finite
     skipped_in_row: int = 0
+    library: str = ""  # that computes large products: another one rounds differently
 
 
 class DamagedCheckpoint(Exception):

@@ -6,8 +6,9 @@ import filecmp
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-from heedful.evaluation.score_names import RunResults, Scores
+from heedful.evaluation.score_names import RunResults, Scores, ranking
 from heedful.explain.report import write_report
 from heedful.pipelines.load import load_pipeline
 from heedful.recipes import Recipe
@@ -16,7 +17,7 @@ from heedful.runtime.processes import Processes
 from heedful.runtime.screen import Screen
 from heedful.tasks.task import AnyTask
 from heedful.training.card import model_card
-from heedful.training.checkpoint import prune_checkpoints
+from heedful.training.checkpoint import Progress, prune_checkpoints
 from heedful.training.trainer import Trainer
 
 
@@ -50,20 +51,32 @@ def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, proce
         "samples": [],
     }
     tick = screen.track("scoring the best and the final model", (1 if same else 2) * (2 if task.test else 1))
-    for name in ("final", "best"):
-        pipeline = load_pipeline(run / name, trainer.device)
-        if name == "final" or not same:
-            scores = {"validation": task.validate(pipeline.model, processes, everything=True)}
+    found: dict[str, dict[str, Scores]] = {}
+    for name in ("best",) if same else ("best", "final"):
+        model = load_pipeline(run / name, trainer.device).model
+        found[name] = {"validation": task.validate(model, processes, everything=True)}
+        tick(1)
+        if task.test:
+            found[name]["test"] = task.score(model, task.test, processes)
             tick(1)
-            if task.test:
-                scores["test"] = task.score(pipeline.model, task.test, processes)
-                tick(1)
+    progress, metric = trainer.progress, recipe.training.metric
+    at_best = replace(progress, step=progress.best_step)
+    words: dict[Literal["final", "best"], tuple[Progress, str]] = {
+        "final": (progress, f"final, {final}"),
+        "best": (at_best, f"best by {metric}"),
+    }
+    # The final model is never worse than the best one.
+    if "final" in found and ranking(found["final"]["validation"], metric) < ranking(found["best"]["validation"], metric):
+        final = f"the best model, of step {progress.best_step:,}: later ones score lower"
+        words["final"] = at_best, f"final, {final}"
+        del found["final"]
+        screen.say(f"final model: {final}")
+    for name, (at_step, which) in words.items():
+        scores = found.get(name, found["best"])
         if processes.first:
-            progress, which = trainer.progress, f"final, {final}"
-            if name == "best":
-                progress, which = replace(progress, step=progress.best_step), f"best by {recipe.training.metric}"
-            pipeline.save(run / name, model_card(recipe, pipeline.model, progress, scores, which, processes.world, task.unit))
-        results[name] |= {split: {k: v for k, v in found.items() if k != "samples"} for split, found in scores.items()}
+            pipeline = load_pipeline(run / (name if name in found else "best"), trainer.device)
+            pipeline.save(run / name, model_card(recipe, pipeline.model, at_step, scores, which, processes.world, task.unit))
+        results[name] |= {split: {k: v for k, v in part.items() if k != "samples"} for split, part in scores.items()}
         results["samples"] = scores.get("test", scores["validation"])["samples"]
     if processes.first:
         if not trainer.finished:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.runtime.processes import Processes
+from heedful.training.averaging import running_share
 from heedful.training.flat_layout import layout_of, share_of
 from heedful.training.flat_memory import FlatMemory
 from heedful.training.muon import Muon
@@ -105,7 +106,7 @@ class FlatWeights(Weights):
         self.updates += 1
         if self.ema:
             for part in self.parts:
-                self.state["ema"][part].lerp_(self.state["weights"][part], self.mean_share())
+                self.state["ema"][part].lerp_(self.state["weights"][part], running_share(self.ema, self.updates))
         self.memory.wait()
 
     def vectors(self) -> dict[str, Tensor]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from heedful.errors import UsageError
-from heedful.models import build_model
+from heedful.models.weights import weight_shapes
 from heedful.runtime.device import memory_of_machine
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ BYTES_PER_PARAMETER = 16  # float32: the weight, its gradient and two moments of
 
 def check_memory(config: ModelConfig, device: torch.device, processes: int = 1) -> None:
     """Raise an error if a model of these settings cannot be trained in this machine's memory; nothing is allocated."""
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in build_model(config).parameters())
+    parameters = sum(math.prod(shape) for shape in weight_shapes(config).values())
     there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory_of_machine()
     needed = parameters * BYTES_PER_PARAMETER / processes
     if needed > there:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -14,7 +16,9 @@ from safetensors import SafetensorError
 from heedful.errors import HeedfulError, Stopped, UsageError
 from heedful.evaluation.score_names import RunResults
 from heedful.jobs.registry import JOBS
+from heedful.plan.plan import Speed
 from heedful.recipes import Recipe, load_recipe
+from heedful.recipes.open_settings import origin_of, with_values
 from heedful.recipes.recipe import smallest_config
 from heedful.runtime.device import pick_device
 from heedful.runtime.files import disk_is_full, write_text
@@ -23,32 +27,41 @@ from heedful.runtime.processes import Processes, joined, most_workers, torchrun_
 from heedful.runtime.run_log import MetricsLog
 from heedful.runtime.screen import Screen, Silence
 from heedful.runtime.stop_signals import stop_signals
+from heedful.tasks.translation import synthetic_pairs
 from heedful.training.finish import finish_run, keep_best
+from heedful.training.fit import Fit
 from heedful.training.memory_check import check_memory
+from heedful.training.plain_text import train_helpers
 from heedful.training.trainer import Trainer
 from heedful.training.worker_trial import measure_speed, with_chosen_workers
 
 # Settings that may differ when a run is resumed: they say where it is computed, not what.
 FREE = ("training.workers", "training.device", "training.shard")
+TRIAL = "trial.toml"  # the recipe that a trial of workers is made with; it is there as long as the trial lasts
 
 
-def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults:
-    """Train a recipe in a run directory, or continue it; returns the results that `results.json` holds."""
+def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: float | None = None) -> RunResults:
+    """Train a recipe in a run directory, or continue it; returns the results that `results.json` holds.
+
+    A recipe that leaves settings open is planned for so many `seconds` in all, or else until more training brings little.
+    """
     place = torchrun_place()
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
     try:
         if place is not None and place[1] > 1:
-            with joined(*place) as processes, locked_directory(run) if processes.first else nullcontext():
-                recipe = _open_together(recipe, run, processes, screen)
-                return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
+            with joined(*place) as processes:
+                return _train_together(recipe, run, processes, screen, seconds)
         with locked_directory(run):
-            recipe = _open(recipe, run, screen)
+            check_time(recipe, seconds)
+            if not (run / "recipe.toml").exists():
+                seconds = train_helpers(recipe, run, screen, seconds, lambda *own: train(own[0], own[1], screen, own[2]))
+            recipe, fit = open_run(recipe, run, screen, seconds)
             done = finished_results(run)
             if done is not None:
                 return done
-            recipe = with_chosen_workers(recipe, run, screen, lambda number, job, own: _started(number, run, job, own))
+            recipe, _ = with_workers_and_steps(recipe, fit, run, screen)
             write_text(run / "recipe.toml", recipe.to_toml())
-            with _started(recipe.training.workers, run, "train", recipe) as processes:
+            with _started(run, recipe.training.workers, "train", recipe) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
     except (OSError, SafetensorError) as error:
         if disk_is_full(error):
@@ -61,33 +74,88 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None) -> RunResults
         screen.close()
 
 
+def _train_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen, seconds: float | None) -> RunResults:
+    """Train as one of several processes that torchrun started."""
+    with locked_directory(run) if processes.first else nullcontext():
+        check_time(recipe, seconds)
+        if not processes.gather((run / "recipe.toml").exists())[0]:
+
+            def train_helper(own: Recipe, folder: Path, share: float | None) -> object:
+                return _train_together(own, folder, processes, screen, share)
+
+            def as_first(work: Callable[[], None]) -> None:
+                _first_does(processes, work)
+
+            seconds = train_helpers(recipe, run, screen, seconds, train_helper, as_first)
+        recipe = _open_together(recipe, run, processes, screen, seconds)
+        return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
+
+
+def read_results(run: Path) -> RunResults:
+    """The results of a run that was scored."""
+    results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
 def finished_results(run: Path) -> RunResults | None:
     """The results of a run that has finished."""
     try:
-        results: RunResults = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        results = read_results(run)
     except FileNotFoundError:
         return None
     return None if results.get("unfinished") else results
 
 
-def _open(recipe: Recipe, run: Path, screen: Screen) -> Recipe:
-    """Settle the recipe and, unless the run has finished, prepare the data."""
-    recipe = _settle(recipe, run)
+def open_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> tuple[Recipe, Fit | None]:
+    """Settle the recipe and, unless the run has finished, prepare the data; also how the recipe is fitted to them, if it is."""
+    check_time(recipe, seconds)
+    recipe = _settle(recipe, run, screen, seconds)
     if finished_results(run) is not None:
         screen.say(f"{run} has finished; delete it or give another --run to train again")
-        return recipe
+        return recipe, None
+    fit = Fit(recipe, seconds, synthetic_pairs(recipe, run / "data")) if recipe.open else None
+    if fit is not None:
+        recipe = fit.filled(fit.plan())
     if not recipe.model["pretrained"] and not recipe.training.shard:
         check_memory(smallest_config(recipe), pick_device(recipe.training.device))  # before any work on the data
     JOBS[recipe.task].task_class.prepare(recipe, run / "data", screen)
     screen.close()
-    path = run / "recipe.toml"
-    if not path.exists():  # only now, so that a mistake in the data does not leave a recipe that blocks the next attempt
-        write_text(path, recipe.to_toml())
-    return recipe
+    if fit is not None:
+        fit.look_at_prepared(run / "data")
+        recipe = fit.filled(fit.plan())
+    return recipe, fit
 
 
-def _settle(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe a run began with, which the one asked for must equal."""
+def check_time(recipe: Recipe, seconds: float | None) -> None:
+    """Raise an error if a time is given for a recipe whose steps are decided already."""
+    if seconds is not None and "training.steps" not in recipe.open:
+        raise UsageError("--time decides training.steps: it is for a recipe that leaves them open, such as `translation`")
+
+
+def with_workers_and_steps(
+    recipe: Recipe, fit: Fit | None, run: Path, screen: Screen, seconds: float | None = None
+) -> tuple[Recipe, Speed | None]:
+    """The recipe with a number of workers and, where it is fitted, what follows from their speed; both by a trial.
+
+    With `seconds` there is a trial of this length in any case.
+    """
+    path = run / TRIAL
+    write_text(path, recipe.to_toml())
+    try:
+        wanted = seconds or (fit.trial_seconds if fit is not None else None)
+        recipe, speed = with_chosen_workers(recipe, run, screen, partial(_started, run), wanted)
+    finally:
+        path.unlink()
+    if fit is not None:
+        plan = fit.plan(speed)
+        fit.describe(plan, screen)
+        filled = fit.filled(plan)
+        recipe = replace(filled, training=replace(filled.training, workers=recipe.training.workers))
+    return recipe, speed
+
+
+def _settle(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> Recipe:
+    """The recipe a run began with, which the one asked for must equal; what it leaves open was decided then."""
     path = run / "recipe.toml"
     device, asked = pick_device(recipe.training.device), recipe.training.workers
     if asked > most_workers(device):
@@ -95,7 +163,11 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     if not path.exists():
         return recipe
     before = load_recipe(str(path))
-    then, now = before.flat(), recipe.flat()
+    then = before.flat()
+    if seconds is not None:
+        screen.say(f"{run} goes on with the plan it began with; --time counts only at the start")
+    recipe = with_values(recipe, {name: then[name] for name in recipe.open if name in then})
+    now = recipe.flat()
     changed = [
         f"{key} was {then.get(key)!r}, is {now.get(key)!r}"
         for key in dict.fromkeys([*then, *now])
@@ -110,23 +182,43 @@ def _settle(recipe: Recipe, run: Path) -> Recipe:
     return replace(recipe, training=replace(recipe.training, workers=workers))
 
 
-def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> Recipe:
+def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen, seconds: float | None) -> Recipe:
     """Under torchrun the first process opens the run; the others then find everything there."""
+    fit: Fit | None = None
+
+    def open_it() -> None:
+        nonlocal recipe, fit
+        recipe, fit = open_run(recipe, run, screen, seconds)
+
+    _first_does(processes, open_it)
+    recipe, trial = processes.gather((recipe, fit and fit.trial_seconds))[0]
+    speed = measure_speed(recipe, run, processes, trial) if trial else None
+    if fit is not None:
+        plan = fit.plan(speed)
+        fit.describe(plan, screen)
+        recipe = fit.filled(plan)
+    recipe = processes.gather(recipe)[0]
+    if processes.first and not (run / "recipe.toml").exists():
+        write_text(run / "recipe.toml", recipe.to_toml())
+    return recipe
+
+
+def _first_does(processes: Processes, work: Callable[[], None]) -> None:
+    """Under torchrun the first process does some work, for which the others wait; if it fails, all do."""
     problem: HeedfulError | None = None
     if processes.first:
         try:
-            recipe = _open(recipe, run, screen)
+            work()
         except HeedfulError as error:
             problem = error
-    failed, recipe = processes.gather((None if problem is None else str(problem), recipe))[0]
+    failed = processes.gather(None if problem is None else str(problem))[0]
     if problem is not None:
         raise problem
     if failed:
         raise HeedfulError(failed)
-    return recipe
 
 
-def _started(number: int, run: Path, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:
+def _started(run: Path, number: int, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:
     """Worker processes of this machine on a job; this process leads them."""
     return with_workers(number, run, "heedful.training.worker", [job, *_free_settings(recipe)])
 
@@ -139,9 +231,10 @@ def _free_settings(recipe: Recipe) -> list[str]:
 
 def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None:
     """What a worker does: the same as its leader, silently."""
-    recipe = load_recipe(str(run / "recipe.toml"), settings)
-    if job == "trial":
-        measure_speed(recipe, run, processes)
+    what, _, seconds = job.partition(" ")
+    recipe = load_recipe(str(run / (TRIAL if what == "trial" else "recipe.toml")), settings)
+    if what == "trial":
+        measure_speed(recipe, run, processes, float(seconds))
     else:
         _train_and_finish(recipe, run, processes, Silence())
 
@@ -152,8 +245,7 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
         total = sum(p.numel() for p in trainer.judged_model.parameters())
-        origin = recipe.model["pretrained"] or recipe.model["preset"]
-        screen.say(f"model: {origin}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
+        screen.say(f"model: {origin_of(recipe)}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
     if trainer.resume():
         screen.say(f"continuing from step {trainer.progress.step:,}")
     log = MetricsLog(run, trainer.progress.step) if processes.first else None

@@ -15,6 +15,7 @@ from heedful.data.collation import TensorBatch
 from heedful.nn.decoder import DecoderLayer
 from heedful.nn.encoder import EncoderLayer
 from heedful.runtime.processes import Processes, explained
+from heedful.training.averaging import running_share
 from heedful.training.weights import AdamSettings, Weights
 
 
@@ -80,7 +81,7 @@ class ShardedWeights(Weights):
         self.updates += 1
         if self.ema:
             for mean, parameter in zip(self.means, self.parameters, strict=True):
-                mean.lerp_(parameter.to_local(), self.mean_share())
+                mean.lerp_(parameter.to_local(), running_share(self.ema, self.updates))
 
     def vectors(self) -> dict[str, Tensor]:
         parts: dict[str, list[DTensor]] = {"weights": self.parameters}

@@ -6,6 +6,9 @@ resumed from a checkpoint does exactly what it would have done without the inter
 
 from __future__ import annotations
 
+import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +19,9 @@ from torch import nn
 from heedful.data.batches import Position, Prefetch
 from heedful.errors import HeedfulError
 from heedful.evaluation.score_names import Scores, one_line, ranking
+from heedful.jobs.registry import WRITERS
+from heedful.nn.fast.linear import choose_library, chosen_library
+from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.processes import Processes
 from heedful.runtime.run_log import MetricsLog
@@ -35,6 +41,8 @@ from heedful.training.step_window import StepWindow
 from heedful.training.weight_history import keep_weights
 
 WARM = 2  # steps before a trial begins to count
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
+SOME = 100  # held-out pairs that a trial scores
 
 
 class Trainer:
@@ -66,6 +74,8 @@ class Trainer:
         if layout != self.weights.layout:
             raise HeedfulError(f"{newest} belongs to a model other than this recipe's")
         self.weights.load(tensors, self.progress.step - self.progress.skipped)
+        if self.progress.library:
+            choose_library(self.progress.library)
         return True
 
     def save(self) -> None:
@@ -73,6 +83,7 @@ class Trainer:
         vectors = self.weights.vectors()
         if not self.processes.first:
             return
+        self.progress.library = chosen_library()
         save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
@@ -110,6 +121,8 @@ class Trainer:
         try:
             self.screen.at_step(p.step, s.steps)
             self.look_back()
+            if not p.step and self.recipe.model["pretrained"] and self.recipe.model["kind"] in WRITERS:
+                self.validate(log, on_best)  # what the pre-trained model can do already; the best is never worse
             while not self.finished:
                 started = time.perf_counter()
                 stop = self.step(data, window)
@@ -129,19 +142,47 @@ class Trainer:
         finally:
             data.close()
 
-    def trial(self, seconds: float) -> float:
-        """Units per second, measured by training for about so long; the weights are useless afterwards."""
+    def trial(self, seconds: float, whole: bool, clock: Callable[[], float]) -> Speed:
+        """How fast this goes by a clock, measured by training for about so long; the weights are useless afterwards.
+
+        If `whole`, steps with R-Drop and the writing of validations are measured, too.
+        """
+        units, step = self._run_for(seconds, clock)
+        if not whole:
+            return Speed(units / step, step, step)
+        r_drop_step = step
+        if self.settings.r_drop:
+            self.progress.step = math.ceil(self.optimizer_step.r_drop_begins)
+            r_drop_step = self._run_for(seconds / 2, clock)[1]
+        with self.judging() as model:
+            validation, scoring = (self._seconds_per_pair(model, quick, clock) for quick in (True, False))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT * self.processes.world
+        return Speed(units / step, step, r_drop_step, validation, scoring, memory)
+
+    def _run_for(self, seconds: float, clock: Callable[[], float]) -> tuple[float, float]:
+        """Train for about so long; returns units and seconds per step, without the first steps."""
+        first = self.progress.step
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
+        self.stop_asked = False
         try:
             while not self.step(data, StepWindow(self.progress)):
-                now = time.perf_counter()
-                if self.progress.step == WARM:
+                now = clock()
+                if self.progress.step == first + WARM:
                     started, before = now, self.progress.tokens
-                elif self.progress.step > WARM and now - started > seconds:
+                elif self.progress.step > first + WARM and now - started > seconds:
                     self.stop_asked = self.processes.first  # the next step passes it on to the others
-            return (self.progress.tokens - before) / (time.perf_counter() - started)
+            steps = self.progress.step - first - WARM
+            return (self.progress.tokens - before) / steps, (clock() - started) / steps
         finally:
             data.close()
+
+    def _seconds_per_pair(self, model: nn.Module, quick: bool, clock: Callable[[], float]) -> float:
+        """How long scoring takes for each held-out pair; the recipe's `decoding.max_extra` should be 0, because a model that has
+        learned nothing writes on and on."""
+        self.task.score(model, self.task.valid[: self.processes.world], self.processes, quick)
+        some, started = self.task.valid[:SOME], clock()
+        self.task.score(model, some, self.processes, quick)
+        return (clock() - started) / len(some)
 
     def step(self, data: Batches, window: StepWindow) -> bool:
         """One optimizer step; returns whether someone asked to stop."""

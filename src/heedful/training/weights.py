@@ -71,7 +71,3 @@ class Weights(ABC):
         finally:
             if self.ema:
                 self.swap_mean()
-
-    def mean_share(self) -> float:
-        """The weight of the newest weights in the running mean; larger at first, so that early weights are soon forgotten."""
-        return 1.0 - min(self.ema, self.updates / (self.updates + 9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import torch
 
 from heedful.jobs.registry import JOBS
+from heedful.plan.plan import Speed
 from heedful.recipes import Recipe
 from heedful.runtime.cores import cores
 from heedful.runtime.device import pick_device
@@ -22,25 +24,33 @@ LEAST_TOKENS = 500  # of a batch that are worth a worker of their own
 
 
 def with_chosen_workers(
-    recipe: Recipe, run: Path, screen: Screen, start: Callable[[int, str, Recipe], AbstractContextManager[Processes]]
-) -> Recipe:
-    """The recipe with a number of workers; `start(number, job, recipe)` starts that many on a job."""
+    recipe: Recipe,
+    run: Path,
+    screen: Screen,
+    start: Callable[[int, str, Recipe], AbstractContextManager[Processes]],
+    seconds: float | None = None,
+) -> tuple[Recipe, Speed | None]:
+    """The recipe with a number of workers, and their speed if it was measured; `start(number, job, recipe)` starts that many
+    on a job. With `seconds` a trial takes place in any case, takes so long, and measures all that a plan depends on."""
     device, workers = pick_device(recipe.training.device), recipe.training.workers
+    found: dict[int, Speed] = {}
+    possible = [workers]
     if not workers:
-        found: dict[int, float] = {}
         possible = possible_workers(device, recipe.training.batch_tokens)
         if recipe.training.shard:  # all there are: a trial with one would need the whole model in one process
             possible = [cores() if device.type == "cpu" else most_workers(device)]
-        for number in possible if len(possible) > 1 else []:
-            with start(number, "trial", recipe) as processes:
-                found[number] = measure_speed(recipe, run, processes)
-        workers = max(found, key=found.__getitem__, default=possible[0])
-        for number, rate in found.items():
-            screen.say(f"trial: {crew(number)}: {rate:,.0f} {JOBS[recipe.task].task_class.unit}/s")
-        recipe = replace(recipe, training=replace(recipe.training, workers=workers))
+    if len(possible) > 1 or seconds:
+        job = f"trial {seconds or 0:g}"
+        for number in possible:
+            with start(number, job, recipe) as processes:
+                found[number] = measure_speed(recipe, run, processes, seconds or 0)
+    workers = max(found, key=lambda number: found[number].rate, default=possible[0])
+    for number, speed in found.items():
+        screen.say(f"trial: {crew(number)}: {speed.rate:,.0f} {JOBS[recipe.task].task_class.unit}/s")
+    recipe = replace(recipe, training=replace(recipe.training, workers=workers))
     if device.type == "cpu":
         screen.say(f"training with {crew(workers)}")
-    return recipe
+    return recipe, found.get(workers)
 
 
 def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
@@ -56,10 +66,13 @@ def crew(workers: int) -> str:
     return f"{workers} worker{'s' * (workers > 1)} of {threads} thread{'s' * (threads > 1)}"
 
 
-def measure_speed(recipe: Recipe, run: Path, processes: Processes) -> float:
-    """Units trained on per second."""
+def measure_speed(
+    recipe: Recipe, run: Path, processes: Processes, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> Speed:
+    """How fast these processes are; with 0 seconds a short trial of training steps alone."""
+    recipe = replace(recipe, decoding=replace(recipe.decoding, max_extra=0))
     task, threads = JOBS[recipe.task].task_class(recipe, run / "data"), torch.get_num_threads()
     try:
-        return Trainer(task, recipe, run, processes, Silence()).trial(SECONDS)
+        return Trainer(task, recipe, run, processes, Silence()).trial(seconds or SECONDS, seconds > 0, clock)
     finally:
         torch.set_num_threads(threads)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from heedful.nn.fast.linear import add_weight_gradient, product
+
 CHUNK = 256  # positions whose logits exist at the same time
 MIN_PROBABILITY = 1e-30  # the logarithm of a float32 below this would be inexact or −∞
 
@@ -53,32 +55,27 @@ class _ChunkedLoss(torch.autograd.Function):
         loss, nll = states.new_zeros(2, dtype=sum_dtype).unbind()
         needs_grad = any(ctx.needs_input_grad)
         grad_states = torch.empty_like(states)  # (N, D)
-        grad_weight = torch.zeros_like(weight, dtype=sum_dtype)  # (V, D)
+        grad_weight = weight.new_zeros(weight.size(1), weight.size(0), dtype=sum_dtype)  # (D, V)
         grad_bias = torch.zeros_like(weight[:, 0], dtype=sum_dtype)  # (V,)
-        vocabulary, uniform = weight.size(0), smoothing / weight.size(0)  # ε/V
+        uniform = smoothing / weight.size(0)  # ε/V
         weight_sum = weight.sum(0, dtype=sum_dtype)  # (D,)
         bias_sum = 0.0 if bias is None else bias.sum(dtype=sum_dtype)
         on_cpu = states.device.type == "cpu"
-        # One buffer for logits and probabilities on a CPU, where the softmax can run in place, unless R-Drop needs both.
-        buffers = states.new_empty(1 if on_cpu and not r_drop else 2, min(CHUNK, states.size(0)), vocabulary)
         for chunk in _chunks(targets, r_drop > 0.0):
             rows, answers = states[chunk], targets[chunk][:, None]  # (n, D), (n, 1)
-            logits, probabilities = buffers[0, : len(rows)], buffers[-1, : len(rows)]  # (n, V)
-            if bias is None:
-                torch.mm(rows, weight.T, out=logits)
-            else:
-                torch.addmm(bias, rows, weight.T, out=logits)
+            logits = product(rows, weight, bias)  # (n, V)
             answer_logits = logits.gather(1, answers).to(sum_dtype)  # (n, 1)
             # log Σ_v exp(logit_v). On a CPU it follows from the softmax of the answer, without another pass over the
             # logits; on a GPU, checking whether that is exact would force a device sync.
             normalizer = None if on_cpu else logits.logsumexp(1, keepdim=True).to(sum_dtype)  # (n, 1)
-            torch.softmax(logits, 1, out=probabilities)
+            # On a CPU the softmax can run in place, unless R-Drop needs the logits, too.
+            probabilities = torch.softmax(logits, 1, out=logits if on_cpu and not r_drop else torch.empty_like(logits))
             if normalizer is None:
                 answer_probabilities = probabilities.gather(1, answers).to(sum_dtype)
                 if bool((answer_probabilities > MIN_PROBABILITY).all()):
                     normalizer = answer_logits - answer_probabilities.log()
                 else:
-                    normalizer = torch.nn.functional.linear(rows, weight, bias).to(sum_dtype).logsumexp(1, keepdim=True)
+                    normalizer = product(rows, weight, bias).to(sum_dtype).logsumexp(1, keepdim=True)
             chunk_nll = (normalizer - answer_logits).sum()
             nll = nll + chunk_nll
             # −(1 − ε) log p(target) − ε/V Σ_v log p(v), where log p(v) = logit_v − normalizer
@@ -90,18 +87,15 @@ class _ChunkedLoss(torch.autograd.Function):
                 continue
             grad = probabilities  # becomes p − (1 − ε) onehot(target), plus R-Drop's gradient
             grad[torch.arange(len(rows), device=rows.device), answers[:, 0]] += smoothing - 1.0
-            grad_states[chunk] = grad @ weight
-            if sum_dtype == grad.dtype:
-                grad_weight.addmm_(grad.T, rows)
-            else:
-                grad_weight += grad.T @ rows
+            grad_states[chunk] = product(grad, weight.T)
+            add_weight_gradient(grad_weight, rows, grad)
             if bias is not None:
                 grad_bias += (grad.new_ones(1, len(rows)) @ grad)[0]
         if needs_grad and smoothing:  # the term −ε/V of every logit's gradient
             grad_states -= (uniform * weight_sum).to(states.dtype)
-            grad_weight -= uniform * states.sum(0, dtype=sum_dtype)
+            grad_weight -= uniform * states.sum(0, dtype=sum_dtype)[:, None]
             grad_bias -= uniform * states.size(0)
-        ctx.grads = (grad_states, grad_weight, None if bias is None else grad_bias)
+        ctx.grads = (grad_states, grad_weight.T, None if bias is None else grad_bias)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 

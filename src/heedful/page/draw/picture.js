@@ -10,6 +10,16 @@ export function overPatches(weights, {rows, columns}) {
   return {data: weights.slice(weights.length - rows * columns), shape: [rows, columns]};
 }
 
+/** A picture with its patches in the order of their tokens, which are named by row and column. */
+export function patchesInOrder({source, rows, columns}, tokens) {
+  const share = (place, count) => `${count > 1 ? 100 * place / (count - 1) : 0}%`;
+  const patches = tokens.filter(({special}) => !special).map(({text}) => {
+    const [row, column] = text.split(",").map(number => Number(number) - 1);
+    return make("i", {style: {"background-image": `url("${source}")`, "background-size": `${100 * columns}% ${100 * rows}%`, "background-position": `${share(column, columns)} ${share(row, rows)}`}});
+  });
+  return make("div", {class: "torn", "aria-hidden": "true", style: {"--columns": columns}}, patches);
+}
+
 /** A picture and its grid of patches, with a canvas over it. */
 function pictureView(picture, label, caption, select, follow) {
   const canvas = make("canvas");

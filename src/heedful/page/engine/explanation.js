@@ -88,13 +88,13 @@ export function topOf(probabilities, count, name) {
 
 /**
  * Every number of a forward pass.
- * @param {{stacks: Record<string, any>}} passed
+ * @param {{stacks: Record<string, any>, pooling?: any}} passed
  * @param {Record<string, string>} sequences of the stacks
  * @param {Matrix | null} logits
  */
-export function traceOf({ stacks }, sequences, logits) {
+export function traceOf({ stacks, pooling = null }, sequences, logits) {
   /** @type {Record<string, any>} */
-  const trace = { logits };
+  const trace = { logits, ...(pooling ? { pooling } : {}) };
   for (const [name, { embedding, records, hidden, record, states }] of Object.entries(stacks)) {
     const layers = records.length ? records
       : hidden.slice(1).map((/** @type {Matrix} */ after, /** @type {number} */ index) => ({ number: index + 1, after }));

@@ -100,6 +100,7 @@ export class Model {
       positions: config.positions ?? (kind === "recurrent" ? "none" : "learned"),
       norm: config.norm ?? { bert: "post", vit: "pre" }[kind] ?? null,
       causal: kind === "seq2seq" || kind === "gpt",
+      divided: kind !== "recurrent" || config.attention === "scaled-dot", // whether scores are divided by the root of a width
       residual: kind !== "recurrent",
     };
   }

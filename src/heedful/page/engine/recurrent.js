@@ -275,7 +275,7 @@ export class Recurrent {
     if (kept && run.record === "everything") {
       const one = (/** @type {Matrix} */ x) => matrix([1, ...x.shape], x.data);
       Object.assign(kept, { input: s, q: one(query), k: one(key), v: one(memory), heads: one(context), output: context });
-      Object.assign(kept, { parts: one(context) });
+      Object.assign(kept, { parts: one(context), scoring: { kind: this.attention, v: this.projectScore?.weight ?? null } });
     }
     return { context, record: kept };
   }

@@ -13,11 +13,11 @@ export class InputError extends Error {
 
 /** @returns {Promise<void>} after everything else that waits has had its turn */
 function nextTurn() {
-  const { setImmediate, scheduler } = /** @type {any} */ (globalThis); // Node's, and that of newer browsers
+  const { setImmediate } = /** @type {any} */ (globalThis); // Node's
   if (setImmediate) return new Promise((resolve) => setImmediate(resolve));
-  if (scheduler?.yield) return scheduler.yield();
   return new Promise((resolve) => {
-    const channel = new MessageChannel(); // a timeout would wait for at least 4 ms
+    // A timeout would wait for at least 4 ms; scheduler.yield would overtake the timers that stop a computation.
+    const channel = new MessageChannel();
     channel.port1.onmessage = () => {
       channel.port1.close();
       resolve();

@@ -75,10 +75,10 @@ export class Writer {
     }));
   }
 
-  /** The uncertainty of the next token, in bits. */
-  entropy() {
+  /** The uncertainty of the next token when it is drawn so, in bits. @param {Sampling} [sampling] */
+  entropy(sampling = {}) {
     let bits = 0;
-    for (const score of this.next) if (score > -Infinity) bits -= (Math.exp(score) * score) / Math.LN2;
+    for (const score of logSoftmax(restrict(this.next, sampling))) if (score > -Infinity) bits -= (Math.exp(score) * score) / Math.LN2;
     return bits;
   }
 

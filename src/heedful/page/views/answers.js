@@ -1,7 +1,7 @@
 // What a model answers, for every verb: a function that turns a result into elements.
 
 import {labelOf, make, percent} from "../dom.js";
-import {candidateRow, writtenText} from "./written.js";
+import {candidateRow, writtenPieces, writtenText} from "./written.js";
 
 /** The classes as bars, the first one large. */
 function classify({labels}) {
@@ -81,13 +81,26 @@ function embed(results, {t}) {
   ];
 }
 
-/** A text that was written; `go` goes on with another token. */
-function translate({translations}, context) {
-  const [best, ...others] = translations;
-  if (!best) return make("p", {class: "hint"}, context.t("plain.empty"));
-  const more = others.length ? [make("h3", {}, context.t("plain.alternatives")), make("ul", {class: "alternatives"},
-    others.map(({text}) => make("li", {dir: "auto"}, text)))] : null;
-  return [writtenText(best.text, best.tokens, context.t, context.go), more];
+/**
+ * A text sentence by sentence: those that are not translated yet are faint. `go` goes on with another token of a sentence.
+ * Parts are {text, sentence, result}; without `sentence` they are what stands between.
+ */
+function translate({parts}, {t, go}) {
+  const written = parts.map(({text, sentence, result}, number) => {
+    if (!sentence) return text;
+    if (!result) return make("span", {class: "pending"}, text);
+    const [best] = result.translations;
+    return best?.text ? writtenPieces(best.text, best.tokens, t, go && ((place, id) => go(place, id, number))) : make("span", {class: "hint"}, t("plain.empty"));
+  });
+  const others = Array.from({length: Math.max(0, ...parts.map(({result}) => result?.translations.length ?? 0)) - 1}, (_, rank) => translated(parts, rank + 1));
+  const more = others.length ? [make("h3", {}, t("plain.alternatives")), make("ul", {class: "alternatives"},
+    others.map(text => make("li", {dir: "auto"}, text)))] : null;
+  return [make("p", {class: "written", dir: "auto"}, written), more];
+}
+
+/** The translation of every part, joined; `rank` 0 is the best one. */
+function translated(parts, rank = 0) {
+  return parts.map(({text, sentence, result}) => sentence ? (result?.translations[rank] ?? result?.translations.at(-1))?.text ?? "" : text).join("");
 }
 
 const VIEWS = {
@@ -104,7 +117,7 @@ export function answerView(verb, result, context) {
 /** A result as text, for copying. */
 export function answerText(verb, result) {
   const texts = {
-    translate: () => result.translations[0]?.text ?? "", summarize: () => result.summary, generate: () => result.prompt + result.text,
+    translate: () => translated(result.parts), summarize: () => result.summary, generate: () => result.prompt + result.text,
     classify: () => result.labels[0].label, tag: () => result.words.map(({word, tag: name}) => `${word}\t${name}`).join("\n"),
     answer: () => result.answer, embed: () => JSON.stringify((Array.isArray(result) ? result : [result]).map(({vector}) => vector)),
     fill: () => result.text.split("[MASK]").map((piece, place) => piece + (result.masks[place]?.[0]?.token.trim() ?? "")).join(""),

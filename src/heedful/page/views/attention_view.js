@@ -40,6 +40,6 @@ export class AttentionView {
   }
 
   changed(names) {
-    if (!this.own && ["part", "layer", "head", "mode"].some(name => names.has(name))) this.refresh();
+    return !this.own && ["part", "layer", "head", "mode"].some(name => names.has(name)) ? this.refresh() : null;
   }
 }

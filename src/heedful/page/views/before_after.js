@@ -3,8 +3,9 @@
 import {choices, make, percent, quoted, shortNumber} from "../dom.js";
 import {partsOf, tokensOf} from "../draw/attention.js";
 import {heatMap} from "../draw/heatmap.js";
+import {patchesInOrder} from "../draw/picture.js";
 import {at, meanOfHeads, part as partOf, softmax} from "../matrix.js";
-import {entropy} from "../change.js";
+import {entropy, givenTokens} from "../change.js";
 import {candidateRows} from "./flow_output.js";
 import {exportTools} from "./tools.js";
 
@@ -13,7 +14,7 @@ const WRITTEN = 24; // tokens of a continuation
 /** What a model puts out, as text; a GPT writes on. */
 async function outputOf(app, model, explanation, interventions) {
   if (explanation.kind !== "gpt") return explanation.output;
-  const {text} = await model.generate(app.state.values.text ?? "", {beam: 1, length: WRITTEN, interventions});
+  const {text} = await model.generate(await app.inspected(), {beam: 1, length: WRITTEN, interventions});
   return text;
 }
 
@@ -56,13 +57,21 @@ function givenView(t, before, after) {
       make("tbody", {}, first.map(({text}, id) => make("tr", {}, make("th", {scope: "row"}, quoted(text)), column(first, id), column(second, id)))))));
 }
 
-/** The largest difference between the first candidates of two explanations. */
-function difference(before, after) {
+/**
+ * By how much a shuffle changes probabilities: of what is written first, of a class, or of what is said of each token, wherever
+ * it stands now.
+ */
+function difference(model, before, after, order) {
   const one = before.trace?.logits, other = after.trace?.logits;
   if (!one?.data || !other?.data) return null;
-  const width = one.shape.at(-1);
-  const [p, q] = [one, other].map(({data}) => softmax(data.subarray(0, width)));
-  return Math.max(...p.map((probability, index) => Math.abs(probability - q[index])));
+  const width = one.shape.at(-1), count = one.data.length / width;
+  const row = (data, place) => softmax(data.subarray(place * width, (place + 1) * width));
+  const first = before.kind === "gpt" ? givenTokens(model, before).length - 1 : 0;
+  const pairs = count === order.length && !before.sequences.source && before.kind !== "gpt" ? order.map((from, to) => [from, to]) : [[first, first]];
+  return Math.max(...pairs.map(([from, to]) => {
+    const shuffled = row(other.data, to);
+    return Math.max(...row(one.data, from).map((probability, index) => Math.abs(probability - shuffled[index])));
+  }));
 }
 
 /** One head before and after, with how spread its attention is. */
@@ -98,12 +107,17 @@ function headView(app, before, after, redraw) {
     make("div", {class: "tools"}, parts.length > 1 ? pick.view : null, layers, heads), drawing);
 }
 
+/** The image as the model reads it, patch by patch. */
+function seen({sequences: {input}}) {
+  return input?.image ? patchesInOrder(input.image, input.tokens) : null;
+}
+
 /** Everything on the right side of "what if". */
 export async function beforeAfter(app, model, before, after, interventions, target) {
   const {t, state} = app;
   const [first, second] = [await outputOf(app, model, before, {}), after ? await outputOf(app, model, after, interventions) : null];
   const classes = before.candidates?.length && before.candidates[0].position === null;
-  const pane = (name, text, other, explanation) => make("section", {class: `card inner pane ${name}`}, make("h3", {}, t(`whatif.${name}`)),
+  const pane = (name, text, other, explanation) => make("section", {class: `card inner pane ${name}`}, make("h3", {}, t(`whatif.${name}`)), seen(explanation),
     classes ? candidateRows(explanation, 0) : make("p", {class: "written", dir: "auto"}, other === null ? text : text ? marked(text, other) : make("span", {class: "hint"}, t("plain.empty"))),
     !classes && explanation.candidates?.length === 1 ? candidateRows(explanation, 0) : null);
   const content = make("div", {class: "beforeafter"});
@@ -112,11 +126,11 @@ export async function beforeAfter(app, model, before, after, interventions, targ
     if (!target) notes.push(t(first === second ? "whatif.same" : "whatif.other"));
     if (interventions.permute && interventions.positions === false) {
       const unshuffled = await app.look({interventions: {...interventions, permute: undefined}, target});
-      const gap = difference(unshuffled, after);
+      const gap = difference(model, unshuffled, after, Object.values(interventions.permute)[0]);
       if (gap !== null) notes.push(t("whatif.orderless", {gap: gap < 1e-4 ? "< 0.01 %" : percent(gap)}));
     }
   } else notes.push(t("whatif.nothing"));
-  content.append(make("div", {class: "two outputs"}, pane("before", first, null, before), after ? pane("after", second, first, after) : make("section", {class: "card inner pane after empty"}, make("h3", {}, t("whatif.after")), make("p", {class: "hint"}, t("whatif.waiting")))),
+  content.append(make("div", {class: "two outputs"}, pane("before", first, second, before), after ? pane("after", second, first, after) : make("section", {class: "card inner pane after empty"}, make("h3", {}, t("whatif.after")), make("p", {class: "hint"}, t("whatif.waiting")))),
     make("p", {class: "verdict", role: "status"}, notes.join(" ")), ...[target ? givenView(t, before, after) : null, headView(app, before, after, changes => state.set(changes))].filter(Boolean));
   return content;
 }

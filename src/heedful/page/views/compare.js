@@ -72,7 +72,7 @@ export class CompareView {
     const names = this.chosen();
     const columns = await Promise.all(names.map(async name => {
       const model = await app.model(name), explanation = await app.look({}, name);
-      const text = explanation?.kind === "gpt" ? (await model.generate(app.state.values.text ?? "", {beam: 1, length: 30})).text : explanation?.output;
+      const text = explanation?.kind === "gpt" ? (await model.generate(await app.inspected(), {beam: 1, length: 30})).text : explanation?.output;
       return {name, model, explanation, text};
     }));
     if (turn !== this.turn) return;
@@ -98,10 +98,9 @@ export class CompareView {
   }
 
   changed(names) {
-    if (names.has("compare")) {
-      this.drawPicker();
-      this.drawColumns();
-    }
+    if (!names.has("compare")) return null;
+    this.drawPicker();
+    return this.drawColumns();
   }
 
   leave() {

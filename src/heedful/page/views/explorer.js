@@ -1,6 +1,6 @@
 // Everything inside the model: tabs with the views, and the guided tour above them.
 
-import {choices, make} from "../dom.js";
+import {choices, make, shortLabel} from "../dom.js";
 import {WRITERS} from "../app.js";
 import {AttentionView} from "./attention_view.js";
 import {CompareView} from "./compare.js";
@@ -12,6 +12,7 @@ import {WhatIfView} from "./what_if.js";
 import {WritingView} from "./writing.js";
 
 const PAUSE = 350; // milliseconds after the last key
+const SENTENCES = 200; // to choose from
 
 export class Explorer {
   constructor(app, model) {
@@ -25,9 +26,10 @@ export class Explorer {
     this.views = new Map();
     this.tabs = choices(this.names.map(name => [t(`view.${name}`), t(`view.${name}`)]), index => app.state.set({view: this.names[index]}), {class: "choices tabs", "aria-label": t("view.choose")});
     this.stage = make("div", {class: "viewstage"});
+    this.part = make("div", {class: "partof"});
     this.tour = new Tour(app);
     this.view = make("section", {class: "explorer", "aria-label": t("page.lookInside")},
-      make("div", {class: "tabbar"}, this.tabs.view, make("div", {class: "tools"}, this.tour.starter, shareTool(app))), this.tour.view, this.stage);
+      make("div", {class: "tabbar"}, this.tabs.view, make("div", {class: "tools"}, this.tour.starter, shareTool(app))), this.tour.view, this.part, this.stage);
   }
 
   get current() {
@@ -54,22 +56,41 @@ export class Explorer {
       await view.refresh();
       this.problem?.remove();
     } catch (error) {
-      if (error.name === "AbortError") return;
-      this.problem?.remove();
-      this.problem = make("p", {class: "problem card note", role: "alert"}, error.message);
-      this.stage.before(this.problem);
-      if (error.name !== "InputError") console.warn(error);
+      this.tell(error);
     } finally {
-      if (turn === this.turn) this.stage.classList.remove("busy");
+      if (turn === this.turn) {
+        this.stage.classList.remove("busy");
+        this.drawPart();
+      }
     }
+  }
+
+  tell(error) {
+    if (error.name === "AbortError") return; // another input came
+    this.problem?.remove();
+    this.problem = make("p", {class: "problem card note", role: "alert"}, error.message);
+    this.stage.before(this.problem);
+    if (error.name !== "InputError") console.warn(error);
+  }
+
+  /** Which part of the input is looked into, where it is not the whole. */
+  drawPart() {
+    const {app} = this, {t, state, cut} = app, sentences = app.sentences();
+    const chosen = Math.min(state.values.sentence ?? 0, sentences.length - 1);
+    const select = make("select", {"aria-label": t("part.sentence"), on: {change: () => state.set({sentence: Number(select.value)})}},
+      sentences.slice(0, SENTENCES).map((one, index) => make("option", {value: index, selected: index === chosen}, `${index + 1}. ${shortLabel(one, 60)}`)));
+    this.part.replaceChildren(...[
+      sentences.length > 1 ? make("label", {class: "hint"}, t("part.sentence"), " ", select) : null,
+      cut ? make("p", {class: "hint"}, t(app.card.kind === "gpt" ? "part.end" : "part.begin", {count: cut})) : null,
+    ].filter(Boolean));
   }
 
   changed(names) {
     if (names.has("tour")) this.tour.show();
-    if (["text", "question", "image", "checkpoint"].some(name => names.has(name))) {
+    if (["text", "question", "image", "checkpoint", "sentence"].some(name => names.has(name))) {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.refresh(), PAUSE);
-    } else this.current.view.changed?.(names);
+    } else Promise.resolve(this.current.view.changed?.(names)).catch(error => this.tell(error));
   }
 
   leave() {

@@ -3,7 +3,7 @@
 import {button, choices, make} from "../dom.js";
 import {attentionAt} from "./numbers.js";
 import {outputStage} from "./flow_output.js";
-import {attentionStages, embeddingStages, feedStages, stateStages, sequenceOfStack} from "./stages.js";
+import {attentionStages, embeddingStages, feedStages, layerName, stateStages, sequenceOfStack} from "./stages.js";
 import {exportTools} from "./tools.js";
 
 const STEP = 2600; // milliseconds of each card while playing
@@ -34,6 +34,7 @@ export class FlowView {
       if (!trace[stack]) continue;
       found.push({stack, layer: 0}, ...(trace[stack].layers ?? []).map(({number}) => ({stack, layer: number})));
     }
+    if (trace.pooling) found.push({stack: "pooling", layer: 1});
     found.push({stack: "output", layer: 0});
     return found;
   }
@@ -41,7 +42,7 @@ export class FlowView {
   draw() {
     const {state} = this.app, places = this.places();
     const asked = state.values.stack, layer = state.values.layer ?? 1;
-    const best = places.findIndex(place => place.stack === (asked ?? places[0].stack) && (place.stack === "output" || place.layer === Math.min(layer, 99)));
+    const best = places.findIndex(place => place.stack === (asked ?? places[0].stack) && (["output", "pooling"].includes(place.stack) || place.layer === Math.min(layer, 99)));
     const number = best >= 0 ? best : Math.min(1, places.length - 1);
     this.place = places[number];
     this.drawMap(places, number);
@@ -53,11 +54,11 @@ export class FlowView {
     const go = place => state.set({stack: place.stack, layer: place.layer});
     const rows = ["encoder", "decoder"].filter(stack => places.some(place => place.stack === stack));
     this.map.replaceChildren(...rows.map(stack => {
-      const inside = places.filter(place => place.stack === stack || (place.stack === "output" && stack === rows.at(-1)));
+      const inside = places.filter(place => place.stack === stack || (["output", "pooling"].includes(place.stack) && stack === rows.at(-1)));
       return make("div", {class: `maprow ${stack}`, role: "group", "aria-label": t(`map.${stack}`)},
         make("span", {class: "mapname"}, rows.length > 1 ? t(`map.${stack}`) : ""),
         inside.map((place, index) => {
-          const name = place.stack === "output" ? t("map.output") : place.layer === 0 ? t("map.embedding") : t("attention.layer", {layer: place.layer});
+          const name = ["output", "pooling"].includes(place.stack) ? t(`map.${place.stack}`) : layerName(t, this.explanation.kind, place.stack, place.layer);
           return [index ? make("i", {"aria-hidden": "true"}) : null, button(name, () => go(place), {"aria-pressed": places.indexOf(place) === number, class: "block"})];
         }));
     }), rows.length > 1 ? make("p", {class: "hint between"}, t("map.between")) : "");
@@ -80,6 +81,9 @@ export class FlowView {
     if (place.stack === "output") {
       this.drawHeads(0);
       stages = outputStage(app, explanation);
+    } else if (place.stack === "pooling") {
+      const found = attentionAt(explanation, "pooling", 1);
+      stages = attentionStages(t, found, {head: this.drawHeads(found.traced.weights.shape[0]), name: "pooling"});
     } else {
       const stack = trace[place.stack], sequence = sequenceOfStack(explanation, place.stack);
       if (place.layer === 0) {
@@ -102,9 +106,8 @@ export class FlowView {
     const head = this.drawHeads((self ?? cross)?.traced.weights.shape[0] ?? 0);
     const stages = [];
     if (!layer.self) {
-      stages.push(...stateStages(t, layer.after ?? stack.final, tokens, place.stack === "encoder" ? "recurrent" : "recurrentDecoder"));
-      if (cross) stages.push(...attentionStages(t, cross, {head, name: "cross"}));
-      return stages;
+      if (place.stack === "encoder" || place.layer === 1) return stateStages(t, layer.after, tokens, place.stack === "encoder" ? "recurrent" : "recurrentDecoder");
+      return [...attentionStages(t, cross, {head, name: "cross"}), ...stateStages(t, layer.after, tokens, "recurrentMixed")];
     }
     stages.push(...attentionStages(t, self, {head, before: layer.before, after: layer.afterSelf, norm, name: "self"}));
     if (layer.cross) stages.push(...attentionStages(t, cross, {head, before: layer.afterSelf, after: layer.afterCross, norm, name: "cross"}));

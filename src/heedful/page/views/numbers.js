@@ -12,7 +12,8 @@ export function attentionAt({trace, attention, ...rest}, part, layer) {
   const stack = name === "encoder" ? trace.encoder : name === "pooling" ? null : trace.decoder;
   const traced = name === "pooling" ? trace.pooling : stack?.layers?.[layer - 1]?.[name === "cross" ? "cross" : "self"] ?? (name === "cross" ? stack?.attention : null);
   if (!traced?.weights) return null;
-  return {traced, part: name, layer, queries: tokensOf({...rest}, shown.queries), keys: tokensOf({...rest}, shown.keys)};
+  const picture = shown.queries === shown.keys ? rest.sequences[shown.queries]?.image ?? null : null;
+  return {traced, part: name, layer, queries: tokensOf({...rest}, shown.queries), keys: tokensOf({...rest}, shown.keys), picture};
 }
 
 /** A step of an arithmetic: what is done, and the number afterwards. */
@@ -29,9 +30,11 @@ export function scoreDetail({traced, queries, keys, head, row, column, t}) {
     return [heading, make("p", {class: "sums"}, traced.scores ? step("", t("numbers.score"), shortNumber(at(traced.scores, head, row, column))) : null, step("", t("numbers.softmax"), percent(weight)))];
   }
   const q = partOf(traced.q, head, row).data, k = partOf(traced.k, head, column).data, size = q.length;
-  const data = new Float32Array(3 * size), tops = [0, 0, 0];
+  const data = new Float32Array(3 * size), tops = [0, 0, 0], {v = null} = traced.scoring ?? {};
+  const meeting = index => v ? v[index] * Math.tanh(q[index] + k[index]) : q[index] * k[index];
+  const sign = v ? "v · tanh(q + k)" : "q × k";
   for (let index = 0; index < size; index++) {
-    [q[index], k[index], q[index] * k[index]].forEach((number, place) => {
+    [q[index], k[index], meeting(index)].forEach((number, place) => {
       data[place * size + index] = number;
       tops[place] = Math.max(tops[place], Math.abs(number));
     });
@@ -39,10 +42,12 @@ export function scoreDetail({traced, queries, keys, head, row, column, t}) {
   const scaled = data.map((number, index) => number / (tops[Math.floor(index / size)] || 1));
   const said = make("output", {class: "hint"}, t("numbers.point"));
   const strips = vectorStrips({data: scaled, shape: [3, size]}, {
-    tokens: [{text: "q"}, {text: "k"}, {text: "q × k"}], title: t("numbers.meeting"),
+    tokens: [{text: "q"}, {text: "k"}, {text: sign}], title: t("numbers.meeting"),
     select: cell => {
       strips.mark(cell);
-      said.textContent = `${t("numbers.dimension", {number: cell.column + 1})}: ${shortNumber(q[cell.column])} × ${shortNumber(k[cell.column])} = ${shortNumber(q[cell.column] * k[cell.column])}`;
+      const [one, other] = [q, k].map(numbers => shortNumber(numbers[cell.column]));
+      const sum = v ? `${shortNumber(v[cell.column])} · tanh(${one} + ${other})` : `${one} × ${other}`;
+      said.textContent = `${t("numbers.dimension", {number: cell.column + 1})}: ${sum} = ${shortNumber(meeting(cell.column))}`;
     },
   });
   queueMicrotask(() => strips.draw());
@@ -50,7 +55,7 @@ export function scoreDetail({traced, queries, keys, head, row, column, t}) {
   const divided = product / traced.divisor;
   const bias = Math.abs(score - divided) > 1e-4 ? step("+ ", t("numbers.bias"), `${shortNumber(score - divided)} = ${shortNumber(score)}`) : null;
   return [heading, strips.view, said, make("p", {class: "sums"},
-    step("", "Σ q × k", shortNumber(product)), step("÷ ", t("numbers.divisor"), shortNumber(traced.divisor)), step("= ", t("numbers.score"), shortNumber(divided)), bias,
+    step("", `Σ ${sign}`, shortNumber(product)), traced.divisor === 1 ? null : [step("÷ ", t("numbers.divisor"), shortNumber(traced.divisor)), step("= ", t("numbers.score"), shortNumber(divided))], bias,
     masked ? step("→ ", t("numbers.masked"), "−∞") : null, step("→ ", t("numbers.softmax"), percent(weight)))];
 }
 

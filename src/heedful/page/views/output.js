@@ -4,16 +4,17 @@ import {make, percent, quoted, shortLabel} from "../dom.js";
 import {tokensOf} from "../draw/attention.js";
 import {normsChart} from "../draw/norms.js";
 import {candidatesView} from "./flow_output.js";
+import {layerName} from "./stages.js";
 import {exportTools} from "./tools.js";
 
 /** The logit lens: one row per layer, the last on top; one column per position. */
-export function lensTable(t, {layers, sequence}, explanation) {
+export function lensTable(t, {layers, sequence, stack}, explanation) {
   const tokens = tokensOf(explanation, sequence);
   const said = make("output", {class: "read"}, t("lens.ask"));
   const cell = (top, layer, position) => make("td", {}, make("button", {type: "button", class: "lens", style: {"--share": top[0].probability.toFixed(3)}, on: Object.fromEntries(["pointerenter", "focus"].map(name => [name, () => {
-    said.replaceChildren(t("lens.layer", {layer}), " · ", quoted(tokens[position].text), " → ", ...top.slice(0, 3).flatMap((one, index) => [index ? ", " : "", quoted(one.text), ` ${percent(one.probability)}`]));
+    said.replaceChildren(layerName(t, explanation.kind, stack, layer), " · ", quoted(tokens[position].text), " → ", ...top.slice(0, 3).flatMap((one, index) => [index ? ", " : "", quoted(one.text), ` ${percent(one.probability)}`]));
   }]))}, make("bdi", {}, shortLabel(top[0].text, 9))));
-  const rows = layers.map((positions, layer) => make("tr", {}, make("th", {scope: "row"}, layer === 0 ? t("map.embedding") : t("attention.layer", {layer})), positions.map((top, position) => cell(top, layer, position)))).reverse();
+  const rows = layers.map((positions, layer) => make("tr", {}, make("th", {scope: "row"}, layerName(t, explanation.kind, stack, layer)), positions.map((top, position) => cell(top, layer, position)))).reverse();
   const head = make("tr", {}, make("th", {}), tokens.slice(0, layers[0].length).map(({text}) => make("th", {scope: "col"}, make("bdi", {}, shortLabel(text, 9)))));
   return make("div", {}, said, make("div", {class: "scroller", tabindex: "0", role: "group", "aria-label": t("lens.title")}, make("table", {class: "lenstable"}, make("thead", {}, head), make("tbody", {}, rows))));
 }
@@ -40,6 +41,6 @@ export class OutputView {
   }
 
   changed(names) {
-    if (names.has("target")) this.refresh();
+    return names.has("target") ? this.refresh() : null;
   }
 }

@@ -3,12 +3,15 @@
 import {WRITERS} from "../app.js";
 import {fromFile} from "../images.js";
 import {button, make, slider} from "../dom.js";
+import {splitText} from "../sentences.js";
 import {answerText, answerView} from "./answers.js";
 
 const PAUSE = {here: 250, served: 600}; // milliseconds after the last key
 const LENGTH = 60; // tokens of a continuation
 const LONG = 40; // characters of a sample: of longer ones there are fewer
 const SENTENCES = 8; // that are compared
+const OFTEN = 400; // milliseconds until more sentences of a long text are shown
+const TOGETHER = 16; // sentences of one request to the server
 const TOP = 5; // classes or guesses
 const ALTERNATIVES = 6; // tokens that could stand in the place of another
 
@@ -70,7 +73,8 @@ export class PlainView {
     zone.addEventListener("drop", event => {
       event.preventDefault();
       zone.classList.remove("over");
-      this.take([...event.dataTransfer.files].find(file => file.type.startsWith("image/")));
+      const files = [...event.dataTransfer.files];
+      this.take(files.find(file => file.type.startsWith("image/")) ?? files[0]);
     });
     return zone;
   }
@@ -149,28 +153,56 @@ export class PlainView {
     try {
       const input = await app.input();
       if (app.picture && this.preview) this.preview.src = app.picture.source;
-      if (input === null) {
+      const gapless = verb === "fill" && input !== null && !input.includes("[MASK]");
+      if (input === null || gapless) {
         this.result = null;
-        this.output.replaceChildren(make("p", {class: "hint"}, t(`plain.nothing.${verb}`, {}, t("plain.nothing"))));
+        this.output.replaceChildren(make("p", {class: "hint"}, gapless ? t("plain.gapless") : t(`plain.nothing.${verb}`, {}, t("plain.nothing"))));
         this.say("");
         return;
       }
       const slow = setTimeout(() => this.say(t(app.host.isOpen(card.name) || app.host.served ? "plain.working" : "plain.opening")), 300);
-      const result = await this.ask(input, this.optionsOf(extra), running.signal).finally(() => clearTimeout(slow));
+      const asked = verb === "translate" ? this.translate(input, this.optionsOf(extra), running.signal) : this.ask(input, this.optionsOf(extra), running.signal);
+      const result = await asked.finally(() => clearTimeout(slow));
       if (running.signal.aborted) return;
       this.say("");
       this.show(result, input);
     } catch (error) {
       if (error.name === "AbortError" || running.signal.aborted) return;
-      if (error.code === "key") this.askKey();
-      else this.say(error.message, true);
+      if (error.code === "key") return this.askKey();
+      this.result = null;
+      this.output.replaceChildren();
+      this.say(error.message, true);
     }
+  }
+
+  /** A text sentence by sentence; what is there is shown at once. */
+  async translate(input, options, signal) {
+    const {app} = this, parts = splitText(input), sentences = parts.filter(({sentence}) => sentence);
+    const served = this.asksServer, together = served ? TOGETHER : 1;
+    let shown = 0;
+    for (let done = 0; done < sentences.length; done += together) {
+      const some = sentences.slice(done, done + together);
+      const results = served ? await app.host.ask("translate", app.card.name, some.map(({text}) => text), options, signal)
+        : [await (await app.model()).translate(some[0].text, {...options, alternatives: ALTERNATIVES, signal})];
+      if (signal.aborted) break;
+      some.forEach((one, number) => { one.result = results[number]; });
+      if (done + together >= sentences.length || performance.now() - shown < OFTEN) continue;
+      this.show({parts}, input, false);
+      this.say(`${app.t("plain.working")} ${done + together} / ${sentences.length}`);
+      shown = performance.now();
+    }
+    return {parts};
+  }
+
+  get asksServer() {
+    const {host, card} = this.app;
+    return host.served && !host.isOpen(card.name);
   }
 
   async ask(input, options, signal) {
     const {app} = this, {verb, card, host} = app;
     const inputs = verb === "embed" ? input.split("\n").filter(line => line.trim()).slice(0, SENTENCES) : [app.takesImages ? app.picture.source : input];
-    if (host.served && !host.isOpen(card.name)) {
+    if (this.asksServer) {
       const results = await host.ask(verb, card.name, inputs, options, signal);
       return verb === "embed" ? results : results[0];
     }
@@ -179,30 +211,30 @@ export class PlainView {
     return model[verb](input, {...options, ...(WRITERS.has(verb) ? {alternatives: ALTERNATIVES} : {}), signal});
   }
 
-  show(result, input) {
+  show(result, input, whole = true) {
     const {app} = this;
     this.result = result;
-    this.output.replaceChildren(answerView(app.verb, result, {t: app.t, input, go: (position, id) => this.goOn(position, id)}));
-    if (app.host.served && !app.host.isOpen(app.card.name) && WRITERS.has(app.verb) && app.card.url && app.card.parameters < 1e7) {
+    this.output.replaceChildren(answerView(app.verb, result, {t: app.t, input, go: whole ? (...chosen) => this.goOn(...chosen).catch(error => this.say(error.message, true)) : null}));
+    if (whole && this.asksServer && WRITERS.has(app.verb) && app.card.url && app.card.parameters < 1e7) {
       this.output.addEventListener("pointerenter", () => app.model().then(() => this.run()).catch(() => {}), {once: true});
     }
   }
 
   /** Write the text again up to a position, then the chosen token, then what the model adds. */
-  async goOn(position, id) {
-    const {app} = this, {verb} = app;
-    const tokens = verb === "translate" ? this.result.translations[0].tokens : this.result.tokens;
-    const writer = await (await app.model()).startWriter(await app.input(), {});
+  async goOn(position, id, number = 0) {
+    const {app} = this, {verb} = app, {parts} = this.result, input = await app.input();
+    const tokens = parts ? parts[number].result.translations[0].tokens : this.result.tokens;
+    const writer = await (await app.model()).startWriter(parts ? parts[number].text : input, {});
     for (const token of tokens.slice(0, position)) await writer.write(token.id);
     await writer.write(id);
     const most = verb === "generate" ? Math.max(position + 20, tokens.length) : Infinity;
     while (!writer.finished && writer.tokens.length < most) await writer.write();
     const shown = writer.written(ALTERNATIVES);
     const result = {
-      translate: {translations: [{text: writer.text, tokens: shown}]}, summarize: {summary: writer.text, tokens: shown},
+      translate: {parts: parts?.map((part, place) => place === number ? {...part, result: {translations: [{text: writer.text, tokens: shown}]}} : part)}, summarize: {summary: writer.text, tokens: shown},
       generate: {prompt: this.result.prompt, text: writer.text, tokens: shown},
     }[verb];
-    this.show(result, await app.input());
+    if (input === await app.input()) this.show(result, input);
   }
 
   askKey() {

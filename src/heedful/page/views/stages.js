@@ -4,6 +4,7 @@ import {button, make, percent, quoted, shortNumber} from "../dom.js";
 import {headColour} from "../draw/attention.js";
 import {heatMap} from "../draw/heatmap.js";
 import {links} from "../draw/links.js";
+import {picturesView} from "../draw/picture.js";
 import {strength} from "../draw/paint.js";
 import {vectorStrips} from "../draw/vectors.js";
 import {at, largest, part as partOf} from "../matrix.js";
@@ -54,18 +55,33 @@ export function embeddingStages(t, {embedding}, {tokens, segments: belongs, imag
   return stages;
 }
 
+const SCORES = {dot: "q·k", "scaled-dot": "q·k", bilinear: "q·k", additive: "v·tanh(q + k)"}; // of recurrent models
+const PROJECTED = {dot: "q = s   k = h   v = h", "scaled-dot": "q = s   k = h   v = h", bilinear: "q = s   k = W·h   v = h", additive: "q = W₁·s   k = W₂·h   v = h"};
+
+/** Lines between words, or between patches of an image colours, for one head. */
+function glanceStage(t, {queries, keys, picture}, weights, head, name) {
+  const values = {head: head + 1};
+  if (!picture) return stage(t, name === "cross" ? "glanceCross" : "glance", "", links({queries, keys, title: t("stage.glance"), heads: [{number: head + 1, weights, colour: headColour(head)}]}).view, {values});
+  const cell = {row: 0, column: null}, show = changes => {
+    Object.assign(cell, changes);
+    pictures.update(weights, cell.row, cell.column);
+  };
+  const pictures = picturesView({picture, names: queries.map(({text}) => text), t, selectRow: row => show({row}), selectColumn: column => show({column})});
+  return stage(t, "glancePatches", "", pictures.view, {values, draws: [() => show({})]});
+}
+
 /** The four matrices from q·k to weights, marked together, and what one cell says. */
 function scoreStage(t, found, head) {
   const {traced, queries, keys} = found;
   const rows = queries.map(({text}) => text), columns = keys.map(({text}) => text);
   const detail = make("div", {class: "detail"}), said = make("output", {class: "read"}, t("stage.scores.ask"));
-  const matrices = [["products", traced.products], ["scaled", traced.scores], ["masked", traced.masked], ["weights", traced.weights]].filter(([, matrix]) => matrix?.data);
+  const matrices = [[traced.scoring ? "score" : "products", traced.products], ["scaled", traced.scores], ["masked", traced.masked], ["weights", traced.weights]].filter(([name, matrix]) => matrix?.data && (name !== "scaled" || traced.divisor !== 1) && (name !== "masked" || !traced.scoring));
   const maps = matrices.map(([name, matrix]) => {
     const plane = partOf(matrix, head), most = largest(plane) || 1;
     const shown = name === "masked" ? {data: Float32Array.from(plane.data, number => Number.isFinite(number) ? number : 0), shape: plane.shape} : plane;
     const map = heatMap({rows, columns, title: `${t(`numbers.${name}`)}. ${t("attention.keys")}`, width: 226, least: 5, bare: true, select, press: open,
       opacity: name === "weights" ? strength : number => Math.min(1, Math.abs(number) / most), negative: "--negative"});
-    const hidden = name === "masked" && plane.data.some(number => !Number.isFinite(number)) ? make("small", {}, ` · ${t("numbers.hidden", {count: plane.data.filter(number => !Number.isFinite(number)).length})}`) : null;
+    const hidden = name === "masked" ? make("small", {}, ` · ${t("numbers.hidden", {count: plane.data.filter(number => !Number.isFinite(number)).length})}`) : null;
     return {...map, draw: () => map.draw(shown), view: make("figure", {}, make("figcaption", {}, make("b", {}, t(`numbers.${name}`)), hidden), map.view)};
   });
   function select(cell) {
@@ -78,21 +94,23 @@ function scoreStage(t, found, head) {
     detail.replaceChildren(...scoreDetail({...found, head, ...cell, t}));
   }
   const content = [make("div", {class: "matrices"}, maps.map(({view}, place) => [place ? make("span", {class: "arrow", "aria-hidden": "true"}, "→") : null, view])), said, detail];
-  const formula = `softmax(mask(q·k ÷ ${shortNumber(traced.divisor ?? 1)}))`;
-  return stage(t, "scores", formula, content, {draws: maps.map(({draw}) => draw), values: {divisor: shortNumber(traced.divisor ?? 1), size: traced.q?.shape.at(-1) ?? ""}});
+  const {scoring, divisor = 1} = traced, over = divisor === 1 ? "" : ` ÷ ${shortNumber(divisor)}`;
+  const formula = `softmax(${scoring ? `${SCORES[scoring.kind]}${over}` : `mask(q·k${over})`})`;
+  return stage(t, scoring ? "scoresState" : "scores", formula, content, {draws: maps.map(({draw}) => draw), values: {divisor: shortNumber(divisor), size: traced.q?.shape.at(-1) ?? ""}});
 }
 
 /** One attention: a glance at who looks at whom, then every step of it. */
 export function attentionStages(t, found, {head, before, after, norm, name}) {
   const {traced, queries, keys} = found, heads = traced.weights.shape[0];
   const chosen = Math.min(Math.max(0, head), heads - 1);
-  const glance = links({queries, keys, title: t("stage.glance"), heads: [{number: chosen + 1, weights: partOf(traced.weights, chosen), colour: headColour(chosen)}]});
-  const stages = [stage(t, name === "cross" ? "glanceCross" : "glance", "", glance.view, {values: {head: chosen + 1}})];
+  const stages = [glanceStage(t, found, partOf(traced.weights, chosen), chosen, name)], {scoring} = traced;
   if (traced.q?.data && traced.q.shape.length === 3) {
     const {content, draws} = row(
       numbersOf(t, partOf(traced.q, chosen), queries, t("numbers.query"), "query"), numbersOf(t, partOf(traced.k, chosen), keys, t("numbers.key"), "key"),
       numbersOf(t, partOf(traced.v, chosen), keys, t("numbers.value"), "value"));
-    stages.push(stage(t, name === "cross" ? "qkvCross" : "qkv", name === "cross" ? "q = x·W_Q   k = m·W_K   v = m·W_V" : "q = x·W_Q   k = x·W_K   v = x·W_V", content, {draws}));
+    const [id, formula] = scoring ? ["qkvState", PROJECTED[scoring.kind]] : name === "cross" ? ["qkvCross", "q = x·W_Q   k = m·W_K   v = m·W_V"]
+      : name === "pooling" ? ["qkvPooling", "q = learned·W_Q   k = x·W_K   v = x·W_V"] : ["qkv", "q = x·W_Q   k = x·W_K   v = x·W_V"];
+    stages.push(stage(t, id, formula, content, {draws}));
   }
   if (traced.products) stages.push(scoreStage(t, found, chosen));
   if (traced.heads?.data && traced.v?.data && traced.v.shape.length === 3) {
@@ -100,13 +118,10 @@ export function attentionStages(t, found, {head, before, after, norm, name}) {
     const words = make("div", {class: "chips"}, queries.map(({text}, place) => button(quoted(text), () => detail.replaceChildren(...mixDetail({...found, head: chosen, row: place, t})), {class: "chip"})));
     detail.append(...mixDetail({...found, head: chosen, row: queries.length - 1, t}));
     stages.push(stage(t, "mix", "z = Σ weight · v", [words, detail]));
-    const each = Array.from({length: heads}, (_, number) => {
-      const block = numbersOf(t, partOf(traced.heads, number), queries, t("attention.head", {head: number + 1}));
-      block.view.style.setProperty("--heat", headColour(number));
-      return block;
-    });
-    const joined = row(...each, traced.output && numbersOf(t, traced.output, queries, t("numbers.joined")));
-    stages.push(stage(t, "heads", "[z₁ … z_H] · W_O", joined.content, {draws: joined.draws, values: {heads}}));
+    const each = row(...Array.from({length: heads}, (_, number) => numbersOf(t, partOf(traced.heads, number), queries, t("attention.head", {head: number + 1}))));
+    each.content.classList.add("even");
+    const joined = traced.output && !scoring ? row(numbersOf(t, traced.output, queries, t("numbers.joined"))) : null;
+    if (!scoring) stages.push(stage(t, "heads", "[z₁ … z_H] · W_O", [each.content, joined?.content].filter(Boolean), {draws: [...each.draws, ...(joined?.draws ?? [])], values: {heads}}));
   }
   if (before && after && traced.output) stages.push(addStage(t, {before, change: traced.output, after, tokens: queries, norm, name: "addAttention"}));
   return stages;
@@ -131,7 +146,13 @@ export function feedStages(t, feed, {before, after, tokens, norm}) {
 /** States of a recurrent model, one after the other. */
 export function stateStages(t, matrix, tokens, id) {
   const {content, draws} = row(numbersOf(t, matrix, tokens, t("numbers.states")));
-  return [stage(t, id, "h_t = f(h_{t−1}, x_t)", content, {draws})];
+  return [stage(t, id, id === "recurrentMixed" ? "ŝ = tanh(W_c·[a ; s])" : "h_t = f(h_{t−1}, x_t)", content, {draws})];
+}
+
+/** What a layer of a model is called; of a recurrent decoder there are its cells, and what attention makes of their states. */
+export function layerName(t, kind, stack, layer) {
+  if (layer === 0) return t("map.embedding");
+  return kind === "recurrent" && stack === "decoder" ? t(layer === 1 ? "map.states" : "map.mixed") : t("attention.layer", {layer});
 }
 
 /** The sequence that a stack of the model reads: {tokens, segments, image}. */

@@ -1,8 +1,7 @@
 // The guided tour: one question that learners are stuck on per step, each with the page set up on the reader's own model.
 
 import {button, make} from "../dom.js";
-import {tokensOf} from "../draw/attention.js";
-import {shuffled} from "../change.js";
+import {givenTokens, shuffled} from "../change.js";
 
 const CLEAN = {change: {}, target: "", stack: "", part: ""};
 
@@ -12,8 +11,8 @@ function featuresOf(app, model) {
   const parts = attention.map(({name}) => name);
   return {
     kind: model.kind, norm, parts, stack: model.kind === "gpt" ? "decoder" : "encoder", cross: parts.includes("cross"),
-    causal: ["seq2seq", "gpt"].includes(model.kind), transformer: model.kind !== "recurrent", divisor: parts.length > 0 && model.kind !== "recurrent",
-    image: model.kind === "vit",
+    causal: ["seq2seq", "gpt"].includes(model.kind), transformer: model.kind !== "recurrent", divisor: parts.length > 0 && model.shape.divided,
+    projected: model.kind !== "recurrent", names: model.kind === "recurrent" && !parts.length ? ["unattending", "recurrent"] : [model.kind],
   };
 }
 
@@ -21,28 +20,27 @@ function featuresOf(app, model) {
 export const STEPS = [
   {id: "parallel", needs: "transformer", set: ({stack}) => ({view: "flow", stack, layer: 1, head: 1})},
   {id: "between", needs: "cross", set: () => ({view: "attention", part: "cross", layer: 1, head: 0, mode: "lines"})},
-  {id: "mask", needs: "causal", set: async (features, app) => ({view: "whatif", part: "decoder", layer: 1, head: 1, change: {causal: false}, target: await ownTarget(features, app)})},
-  {id: "divisor", needs: "divisor", set: ({stack}) => ({view: "whatif", part: stack, layer: 1, head: 1, change: {divisor: 1}})},
+  {id: "mask", needs: "causal", set: async (features, app) => ({view: "whatif", part: "decoder", layer: 1, head: 1, change: {causal: false}, target: await ownTarget(app)})},
+  {id: "divisor", needs: "divisor", set: ({stack, transformer}) => ({view: "whatif", part: transformer ? stack : "cross", layer: 1, head: 1, change: {divisor: 1}})},
   {id: "positions", needs: "transformer", set: async (features, app) => ({view: "whatif", part: features.stack, layer: 1, head: 0, change: {positions: false, ...await shuffle(app)}})},
   {id: "heads", needs: "parts", set: ({cross, stack}) => ({view: "attention", part: cross ? "cross" : stack, layer: 2, head: 1, mode: "lines"})},
   {id: "residual", needs: "transformer", set: ({stack}) => ({view: "whatif", part: stack, layer: 1, head: 1, change: {residual: false}})},
-  {id: "keysvalues", needs: "divisor", set: ({stack}) => ({view: "flow", stack, layer: 1, head: 1}), scroll: ".stage-mix"},
+  {id: "keysvalues", needs: "projected", set: ({stack}) => ({view: "flow", stack, layer: 1, head: 1}), scroll: ".stage-mix"},
   {id: "family", needs: null, set: () => ({view: "output"})},
 ];
 
-/** A target for the open mask: what the model itself writes; a GPT is given no more than its prompt. */
-async function ownTarget({kind}, app) {
-  if (kind === "gpt") return "";
+/** A target for the open mask: what the model itself writes. */
+async function ownTarget(app) {
   return (await app.look({}))?.output ?? "";
 }
 
 async function shuffle(app) {
   const explanation = await app.look({});
-  if (!explanation || explanation.kind === "gpt") return {};
+  if (!explanation) return {};
   const name = explanation.sequences.source ? "source" : "input";
   let seed = 7;
   const random = () => (seed = seed * 16807 % 2147483647) / 2147483647; // the same order for everybody who follows the tour
-  return {permute: {[name]: shuffled(tokensOf(explanation, name), random)}};
+  return {permute: {[name]: shuffled(givenTokens(await app.model(), explanation), random)}};
 }
 
 export class Tour {
@@ -74,12 +72,12 @@ export class Tour {
     const step = STEPS[number - 1], features = featuresOf(app, await app.model());
     const has = !step.needs || (step.needs === "parts" ? features.parts.length > 0 : features[step.needs]);
     if (number !== this.number) return;
-    const text = key => t(`tour.${step.id}.${key}`, {}, "");
-    const own = text(features.kind);
+    const text = key => [...features.names.map(name => `${key}.${name}`), key].map(name => t(`tour.${step.id}.${name}`, {}, "")).find(Boolean) ?? "";
+    const own = features.names.map(text).find(Boolean);
     this.view.replaceChildren(make("section", {class: "card tour", "aria-label": t("tour.title"), "aria-live": "polite"},
       make("div", {class: "tourhead"}, make("span", {class: "count"}, `${number} / ${STEPS.length}`), make("ol", {class: "dots"}, STEPS.map((one, index) => make("li", {}, button("", () => this.go(index + 1), {"aria-label": t(`tour.${one.id}.question`), title: t(`tour.${one.id}.question`), "aria-current": index + 1 === number ? "step" : null})))),
         button("×", () => app.state.set({tour: 0}), {class: "quiet close", "aria-label": t("tour.close")})),
-      make("h2", {}, text("question")), text("answer").split("\n").map(line => make("p", {}, line)), own ? make("p", {}, own) : null,
+      make("h2", {}, text("question")), [...text("answer").split("\n"), has ? text("here") : ""].filter(Boolean).map(line => make("p", {}, line)), own ? make("p", {}, own) : null,
       has ? make("p", {class: "try"}, make("b", {}, `${t("tour.try")} `), text("try")) : make("p", {class: "try"}, make("b", {}, `${t("tour.without")} `), text("without")),
       make("div", {class: "tools"}, number > 1 ? button(t("tour.back"), () => this.go(number - 1), {class: "quiet"}) : null,
         number < STEPS.length ? button(t("tour.next"), () => this.go(number + 1), {class: "main"}) : button(t("tour.end"), () => app.state.set({tour: 0}), {class: "main"}))));

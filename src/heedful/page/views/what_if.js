@@ -1,8 +1,7 @@
 // What if: change the model in the middle, and see its output before and after side by side.
 
-import {button, make, quoted, shortNumber, slider, toggle} from "../dom.js";
-import {tokensOf} from "../draw/attention.js";
-import {has, isChanged, shuffled, tidy, toggleHead, toggleLayer} from "../change.js";
+import {button, keepFocus, make, quoted, shortNumber, slider, toggle} from "../dom.js";
+import {givenTokens, has, isChanged, shuffled, tidy, toggleHead, toggleLayer} from "../change.js";
 import {closePopover, showPopover} from "./popover.js";
 import {beforeAfter} from "./before_after.js";
 
@@ -33,7 +32,7 @@ export class WhatIfView {
       return this.results.replaceChildren();
     }
     this.fitting();
-    this.drawControls();
+    keepFocus(this.controls, () => this.drawControls());
     await this.compare();
   }
 
@@ -43,13 +42,17 @@ export class WhatIfView {
     return target?.trim() ? target : undefined;
   }
 
+  get tokens() {
+    return givenTokens(this.model, this.plain);
+  }
+
   get source() {
     return this.plain.sequences.source ? "source" : "input";
   }
 
   /** Drop what no longer fits another input. */
   fitting() {
-    const {change} = this, tokens = tokensOf(this.plain, this.source);
+    const {change, tokens} = this;
     if (change.permute && Object.values(change.permute).some(order => order.length !== tokens.length)) this.app.state.values.change = tidy({...change, permute: null});
     if (change.replace?.some(({position}) => position >= tokens.length)) this.app.state.values.change = tidy({...change, replace: null});
   }
@@ -59,19 +62,24 @@ export class WhatIfView {
     const group = (id, ...content) => make("fieldset", {class: `group group-${id}`}, make("legend", {}, t(`whatif.${id}`)), make("p", {class: "hint"}, t(`whatif.${id}.about`)), content);
     const attends = this.plain.attention.filter(({layers}) => layers.length);
     const recurrent = this.plain.kind === "recurrent", usual = model.shape?.divisor ?? this.usualDivisor();
-    this.reset = button(t("whatif.reset"), () => { this.app.state.set({change: {}, target: ""}); this.refresh(); }, {class: "quiet"});
+    this.reset = button(t("whatif.reset"), () => { this.app.state.set({change: {}, target: ""}); }, {class: "quiet"});
     this.reset.disabled = !isChanged(change);
     this.controls.replaceChildren(...[
       make("div", {class: "head"}, make("h3", {}, t("whatif.title")), this.reset),
-      attends.length ? group("heads", attends.map(one => this.headGrid(one))) : null,
+      group("heads", recurrent ? model.shape.stacks.map(one => this.layerGrid(one)) : null, attends.map(one => this.headGrid(one))),
       model.tokenizers?.source ? group("swap", this.words()) : null,
-      recurrent ? null : group("positions", toggle(t("whatif.positions.off"), change.positions === false, off => { this.change = {...this.change, positions: off ? false : null}; }).view,
-        make("div", {class: "tools"}, button(t("whatif.shuffle"), () => { this.change = {...this.change, permute: {[this.source]: shuffled(tokensOf(this.plain, this.source))}}; }, {class: "quiet"}),
-          change.permute ? button(t("whatif.unshuffle"), () => { this.change = {...this.change, permute: null}; }, {class: "quiet"}) : null)),
-      attends.length && usual ? group("divisor", this.divisor(usual)) : null,
+      recurrent ? group("order", this.shuffler()) : group("positions", toggle(t("whatif.positions.off"), change.positions === false, off => { this.change = {...this.change, positions: off ? false : null}; }).view,
+        this.shuffler()),
+      attends.length && usual ? group(model.shape.divided ? "divisor" : "sharpness", this.divisor(usual)) : null,
       recurrent ? null : group("residual", toggle(t("whatif.residual.off"), change.residual === false, off => { this.change = {...this.change, residual: off ? false : null}; }).view),
       ["seq2seq", "gpt"].includes(this.plain.kind) ? group("causal", toggle(t("whatif.causal.open"), change.causal === false, open => { this.change = {...this.change, causal: open ? false : null}; }).view, this.given()) : null,
     ].filter(Boolean));
+  }
+
+  shuffler() {
+    const {t} = this.app;
+    return make("div", {class: "tools"}, button(t("whatif.shuffle"), () => { this.change = {...this.change, permute: {[this.source]: shuffled(this.tokens)}}; }, {class: "quiet"}),
+      this.change.permute ? button(t("whatif.unshuffle"), () => { this.change = {...this.change, permute: null}; }, {class: "quiet"}) : null);
   }
 
   /** The divisor that the model has, read from a trace. */
@@ -89,8 +97,7 @@ export class WhatIfView {
     const stack = name === "encoder" ? "encoder" : "decoder";
     return make("div", {class: "headgrid", role: "group", "aria-label": t(`part.${name}`)}, make("h4", {}, t(`part.${name}`)), layers.map(({number, weights}) => {
       const count = weights.shape?.[0] ?? weights.length, off = has(change, "layers", {stack, layer: number});
-      const whole = name === "cross" || name === "pooling" ? make("span", {class: "layername"}, t("attention.layer", {layer: number}))
-        : button(t("attention.layer", {layer: number}), () => { this.change = toggleLayer(this.change, stack, number); }, {class: "layername", "aria-pressed": !off, title: t("whatif.layerSwitch")});
+      const whole = name === "cross" || name === "pooling" ? make("span", {class: "layername"}, t("attention.layer", {layer: number})) : this.layerSwitch(stack, number, off);
       return make("div", {class: off ? "gridrow off" : "gridrow"}, whole, Array.from({length: count}, (_, index) => {
         const entry = {attention: name, layer: number, head: index + 1};
         const on = !has(change, "heads", entry);
@@ -99,9 +106,22 @@ export class WhatIfView {
     }));
   }
 
+  /** The layers of a stack without heads. */
+  layerGrid({name, layers}) {
+    const {t} = this.app;
+    return make("div", {class: "headgrid", role: "group", "aria-label": t(`map.${name}`)}, make("h4", {}, t(`map.${name}`)), Array.from({length: layers}, (_, index) => {
+      const off = has(this.change, "layers", {stack: name, layer: index + 1});
+      return make("div", {class: off ? "gridrow off" : "gridrow"}, this.layerSwitch(name, index + 1, off));
+    }));
+  }
+
+  layerSwitch(stack, layer, off) {
+    const {t} = this.app;
+    return button(t("attention.layer", {layer}), () => { this.change = toggleLayer(this.change, stack, layer); }, {class: "layername", "aria-pressed": !off, title: t("whatif.layerSwitch")});
+  }
+
   words() {
-    const {change} = this, tokenizer = this.model.tokenizers.source;
-    const tokens = tokensOf(this.plain, this.source);
+    const {change, tokens} = this, tokenizer = this.model.tokenizers.source;
     const order = change.permute?.[this.source] ?? tokens.map((_, index) => index);
     const swapped = new Map((change.replace ?? []).map(({position, id, text}) => [position, text ?? tokenizer.tokens([id])[0]]));
     return make("div", {class: "chips"}, order.map(place => {
@@ -133,51 +153,50 @@ export class WhatIfView {
     const value = typeof change.divisor === "number" ? change.divisor : usual;
     const move = slider(t("whatif.divisor.slider"), {min: -3, max: 3, step: 0.1, value: Math.log2(value / usual)}, power => {
       clearTimeout(this.waiting);
-      this.waiting = setTimeout(() => { this.change = {...this.change, divisor: Math.abs(power) < 0.05 ? null : Number((usual * 2 ** power).toFixed(4))}; }, PAUSE);
+      this.waiting = setTimeout(() => {
+        this.sliding = true;
+        this.change = {...this.change, divisor: Math.abs(power) < 0.05 ? null : Number((usual * 2 ** power).toFixed(4))};
+        this.sliding = false;
+      }, PAUSE);
     }, power => shortNumber(usual * 2 ** power));
-    return [move.view, make("div", {class: "tools"}, button(`1 (${t("whatif.divisor.none")})`, () => { this.change = {...this.change, divisor: 1}; }, {class: "quiet"}),
-      button(`√d_k = ${shortNumber(usual)}`, () => { this.change = {...this.change, divisor: null}; }, {class: "quiet"}))];
+    const {divided} = this.model.shape;
+    return [move.view, make("div", {class: "tools"}, divided ? button(`1 (${t("whatif.divisor.none")})`, () => { this.change = {...this.change, divisor: 1}; }, {class: "quiet"}) : null,
+      button(divided ? `√d_k = ${shortNumber(usual)}` : "1", () => { this.change = {...this.change, divisor: null}; }, {class: "quiet"}))];
   }
 
   /** A text the decoder is given, so that the open mask has a future to look at. */
   given() {
     const {t, state} = this.app;
-    const field = make("input", {type: "text", dir: "auto", class: "search", value: state.values.target ?? "", placeholder: t("whatif.target"), "aria-label": t("whatif.target"), on: {change: () => {
-      state.set({target: field.value});
-      this.refresh();
-    }}});
+    const field = make("input", {type: "text", dir: "auto", class: "search", value: state.values.target ?? "", placeholder: t("whatif.target"), "aria-label": t("whatif.target"), on: {change: () => state.set({target: field.value})}});
     const own = button(t("whatif.own"), async () => {
       const free = await this.app.look({});
       state.set({target: free.output});
-      this.refresh();
     }, {class: "quiet"});
-    return make("div", {class: "tools"}, field, this.plain.kind === "gpt" ? null : own);
+    return make("div", {class: "tools"}, field, own);
   }
 
   async compare() {
     const {app, change} = this, turn = this.turn = (this.turn ?? 0) + 1;
     const {t} = app;
-    if (!isChanged(change)) return this.results.replaceChildren(await beforeAfter(app, this.model, this.plain, null, {}, this.target()));
     this.results.classList.add("busy");
     try {
       const interventions = {...change, ...(change.replace ? {replace: change.replace.map(({sequence, position, id}) => ({sequence, position, id}))} : {})};
-      const after = await app.look({interventions, target: this.target()});
+      const after = isChanged(change) ? await app.look({interventions, target: this.target()}) : null;
       const view = await beforeAfter(app, this.model, this.plain, after, interventions, this.target());
-      if (turn === this.turn) this.results.replaceChildren(view);
+      if (turn === this.turn) keepFocus(this.results, () => this.results.replaceChildren(view));
     } catch (error) {
-      if (turn === this.turn) this.results.replaceChildren(make("p", {class: "problem card inner", role: "alert"}, error.message || t("plain.nothing")));
+      if (turn === this.turn && error.name !== "AbortError") this.results.replaceChildren(make("p", {class: "problem card inner", role: "alert"}, error.message || t("plain.nothing")));
     } finally {
       if (turn === this.turn) this.results.classList.remove("busy");
     }
   }
 
   changed(names) {
-    if (!this.plain) return;
-    if (names.has("change")) {
-      this.drawControls();
-      this.compare();
-    } else if (names.has("target")) this.refresh();
-    else if (["part", "layer", "head"].some(name => names.has(name)) && !this.results.contains(document.activeElement)) this.compare();
+    if (!this.plain) return null;
+    if (names.has("target")) return this.refresh();
+    if (names.has("change") && this.sliding) this.reset.disabled = !isChanged(this.change); // a slider that is drawn anew is let go of
+    else if (names.has("change")) keepFocus(this.controls, () => this.drawControls());
+    return ["change", "part", "layer", "head"].some(name => names.has(name)) ? this.compare() : null;
   }
 }
 

@@ -40,7 +40,7 @@ export class WritingView {
     const {t} = this.app;
     const width = slider(t("writing.width"), {min: 1, max: 8, step: 1, value: this.beamWidth}, value => {
       this.beamWidth = value;
-      this.refreshBeam();
+      this.refreshBeam().catch(() => {}); // another input came
     });
     this.beam = new BeamView(t, width.view);
     return make("section", {class: "card inner beamcard"}, make("div", {class: "head"}, make("h3", {}, t("writing.beam")), exportTools(t, () => this.beam.drawing, `${this.app.card.name}-beam`)),
@@ -49,13 +49,15 @@ export class WritingView {
 
   async refresh() {
     const {app} = this, {t} = app;
-    const input = await app.input();
+    const input = await app.inspected();
     this.writer = null;
     if (input === null) {
       this.text.replaceChildren(make("span", {class: "hint"}, t("plain.nothing")));
-      return this.bars.replaceChildren();
+      for (const one of [this.bars, this.said, this.why]) one.replaceChildren();
+      return this.beam.show({width: 0, steps: []});
     }
-    this.writer = await (await app.model()).startWriter(input, {});
+    this.prompt = input;
+    this.writer = await (await app.model()).startWriter(input, {signal: app.signal});
     this.drawStep();
     await this.refreshBeam();
   }
@@ -64,9 +66,12 @@ export class WritingView {
   async act(what) {
     if (this.acting || !this.writer) return;
     this.acting = true;
+    const {writer} = this;
     try {
       await what();
-      this.drawStep();
+      if (writer === this.writer) this.drawStep();
+    } catch (error) {
+      if (error.name !== "AbortError") throw error; // another input came
     } finally {
       this.acting = false;
     }
@@ -74,9 +79,10 @@ export class WritingView {
 
   finish() {
     return this.act(async () => {
-      while (!this.writer.finished && this.writer.tokens.length < MOST) {
-        await this.writer.write();
-        this.drawStep();
+      const {writer} = this;
+      while (writer === this.writer && !writer.finished && writer.tokens.length < MOST) {
+        await writer.write();
+        if (writer === this.writer) this.drawStep();
         await new Promise(resolve => { setTimeout(resolve, 40); });
       }
     });
@@ -88,7 +94,7 @@ export class WritingView {
     const tokens = writer.written().map(({text, probability}) => make("span", {class: "chip", title: percent(probability)},
       make("i", {class: "fill", style: {"--share": probability.toFixed(3)}}), quoted(text)));
     const cursor = writer.finished ? make("span", {class: "chip special"}, t("writing.end")) : make("span", {class: "cursor"});
-    this.text.replaceChildren(...(app.verb === "generate" ? [make("bdi", {class: "prompt"}, app.state.values.text ?? "")] : []), ...tokens, cursor);
+    this.text.replaceChildren(...(app.verb === "generate" ? [make("bdi", {class: "prompt"}, this.prompt)] : []), ...tokens, cursor);
     this.next.disabled = writer.finished;
     this.drawBars();
     this.drawWhy();
@@ -111,7 +117,7 @@ export class WritingView {
     const {app, writer} = this, {t} = app;
     const turn = this.turn = (this.turn ?? 0) + 1;
     const {length} = writer.tokens;
-    const explanation = await app.look({target: [...writer.tokens], lens: false, trace: false, candidates: 1});
+    const explanation = await app.look({target: [...writer.tokens], lens: false, trace: false, candidates: 1}).catch(() => null);
     if (turn !== this.turn || !explanation) return;
     const one = explanation.attention.find(({name}) => name === "cross") ?? explanation.attention.find(({name}) => name === "decoder");
     if (!one?.layers.length) return this.why.replaceChildren();
@@ -124,7 +130,7 @@ export class WritingView {
   async refreshBeam() {
     const {app} = this;
     const turn = this.beamTurn = (this.beamTurn ?? 0) + 1;
-    const beam = await (await app.model()).startBeam(await app.input(), {beam: this.beamWidth, ...(app.verb === "generate" ? {length: 12} : {})});
+    const beam = await (await app.model()).startBeam(await app.inspected(), {beam: this.beamWidth, signal: app.signal, ...(app.verb === "generate" ? {length: 12} : {})});
     for (let step = 0; step < MOST && await beam.step(); step++) if (turn !== this.beamTurn || step >= 40) break;
     if (turn !== this.beamTurn) return;
     this.beam.show(beam.tree);

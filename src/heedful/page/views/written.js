@@ -21,9 +21,14 @@ export function candidateRow({text, probability, kept = true}, press, chosen = f
  * The text as words. `go(position, id)` is called when another token is chosen for a position; without it, words only tell their
  * probability.
  */
-export function writtenText(text, tokens, t, go = null) {
-  if (!tokens?.length) return make("p", {class: "written", dir: "auto"}, text);
-  return make("p", {class: "written", dir: "auto"}, piecesOf(text, tokens).map(piece => {
+export function writtenText(...written) {
+  return make("p", {class: "written", dir: "auto"}, writtenPieces(...written));
+}
+
+/** The same without the paragraph around it. */
+export function writtenPieces(text, tokens, t, go = null) {
+  if (!tokens?.length) return [text];
+  return piecesOf(text, tokens).map(piece => {
     const parts = piece.tokens.map(number => tokens[number]).filter(token => token.probability !== undefined);
     if (!parts.length) return piece.text;
     const probability = Math.min(...parts.map(token => token.probability));
@@ -37,5 +42,5 @@ export function writtenText(text, tokens, t, go = null) {
         go(number, one.id);
       }, one.id === tokens[number].id))), {class: `piece ${confidence(probability)}`, title: label, "aria-haspopup": "dialog"});
     return word;
-  }));
+  });
 }

@@ -1,0 +1,265 @@
+"""Greedy and beam search as in `decoding/search.py`, faster: all that is known of the hypotheses is kept in tensors.
+
+It is tested equal to the plain search, which also samples, lists alternatives and records trees. All sentences have the same
+beam; each has its own length limit and length penalty.
+Shapes: S sentences, B beam, R = S · B rows, C candidates, N steps since the oldest sentence, D d_model, V vocabulary padded to
+whole blocks of W.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.decoding.length_penalty import length_penalty
+from heedful.decoding.sentence import Hypothesis, Limits, Sentence
+from heedful.nn.cache import SourceKeys
+from heedful.nn.fast.decoder import FastDecoder
+from heedful.nn.fast.linear import product
+
+BLOCK = 128  # W, tokens of which only the best one is looked at first
+LOGITS = 2_500_000  # numbers of logits computed at once, 10 MB: they should stay in the processor's cache
+LEAVE = 0.25  # share of the sentences that are finished before their rows are removed
+
+
+@runtime_checkable
+class FastModel(Protocol):
+    """What the search needs of a model."""
+
+    def fast_decoder(self, beam: int) -> FastDecoder | None: ...
+
+    def source_keys(self, source: Tensor, source_mask: Tensor) -> list[SourceKeys]: ...
+
+    @property
+    def output(self) -> tuple[Tensor, Tensor | None]: ...
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each sentence, best first, (S, C) each: log-probability, place in the beam, token."""
+
+    totals: Tensor
+    origins: Tensor
+    tokens: Tensor
+
+
+class Rows(NamedTuple):
+    """What is known of each sentence and its open hypotheses."""
+
+    newest: Tensor  # (S, B) the last token
+    totals: Tensor  # (S, B) log-probability
+    length: Tensor  # (S,) steps so far
+    longest: Tensor  # (S,) steps at most
+    alpha: Tensor  # (S, 1) of the length penalty
+    ended_scores: Tensor  # (S, B) scores of ended hypotheses, best first; −∞ where there is none
+    ended_totals: Tensor  # (S, B) their log-probabilities
+    ended_at: Tensor  # (S, B) where they ended: step of the sentence · B + place
+    origins: Tensor  # (S, B, N) by step: the place that each open hypothesis continued,
+    tokens: Tensor  # (S, B, N) by which token,
+    values: Tensor  # (S, B, N) and its log-probability then; without a beam that of the token
+    finished: Tensor  # (S,)
+
+
+class FastSearch:
+    """A batch of sentences decoded step by step; others join between two steps, and those that are finished leave."""
+
+    @staticmethod
+    def fits(model: object, sentence: Sentence) -> bool:
+        """Whether this sentence can be decoded here: by a model that can, on a CPU, without what only the plain search does."""
+        plain = sentence.sampling is not None or sentence.alternatives or sentence.tree is not None
+        return not plain and isinstance(model, FastModel) and model.fast_decoder(max(1, sentence.beam)) is not None
+
+    def __init__(self, model: FastModel, limits: Limits, beam: int) -> None:
+        """`beam` is that of every sentence; 0 is greedy search."""
+        self.model, self.limits, self.greedy, self.beam = model, limits, not beam, max(1, beam)
+        decoder = model.fast_decoder(self.beam)
+        assert decoder is not None
+        self.decoder = decoder
+        self.sentences: list[Sentence] = []  # not yet finished
+        self.all: list[Sentence] = []  # those that still have rows, in the order of these
+        weight, bias = model.output
+        self.dtype = weight.dtype
+        self.rows = self._fresh([])
+        excluded = sorted({limits.pad, limits.bos} - {limits.eos})
+        self.vocabulary = len(weight)
+        self.block = BLOCK if self.vocabulary > 4 * BLOCK else 1
+        more = -self.vocabulary % self.block
+        bias = weight.new_zeros(self.vocabulary) if bias is None else bias.detach().clone()
+        bias[excluded] = -math.inf
+        self.weight = F.pad(weight.detach(), (0, 0, 0, more)) if more else weight.detach()  # (V, D)
+        self.bias = F.pad(bias, (0, more), value=-math.inf)  # (V,)
+        self.at_once = max(1, LOGITS // (len(self.bias) * self.beam))  # sentences whose logits are computed at once
+
+    def _fresh(self, sentences: Sequence[Sentence]) -> Rows:
+        """The rows of sentences before their first step."""
+        count, beam, steps = len(sentences), self.beam, self.rows.tokens.size(2) if sentences and self.all else 0
+        totals = torch.full((count, beam), -math.inf, dtype=self.dtype)
+        totals[:, 0] = 0.0  # all hypotheses of a sentence start equal, so only one of them may be extended
+        nothing = torch.zeros(count, beam, dtype=torch.long)
+        return Rows(
+            torch.tensor([[sentence.first] * beam for sentence in sentences], dtype=torch.long).view(count, beam),
+            totals,
+            torch.zeros(count, dtype=torch.long),
+            torch.tensor([sentence.longest for sentence in sentences], dtype=torch.long),
+            torch.tensor([[sentence.alpha] for sentence in sentences], dtype=torch.double).view(count, 1),
+            torch.full((count, beam), -math.inf, dtype=torch.double),
+            torch.full((count, beam), -math.inf, dtype=self.dtype),
+            nothing,
+            torch.zeros(count, beam, steps, dtype=torch.long),
+            torch.zeros(count, beam, steps, dtype=torch.long),
+            torch.zeros(count, beam, steps, dtype=self.dtype),
+            torch.zeros(count, dtype=torch.bool),
+        )
+
+    @torch.inference_mode()
+    def join(self, source: Tensor, source_mask: Tensor, sentences: Sequence[Sentence]) -> None:
+        """Encode sources (S, L) and take them into the batch."""
+        if len(self.sentences) < len(self.all):
+            self._keep(~self.rows.finished)
+        self.decoder.join(self.model.source_keys(source, source_mask), source_mask)
+        fresh = self._fresh(sentences)
+        self.rows = Rows(*(torch.cat(both) for both in zip(self.rows, fresh, strict=True))) if self.all else fresh
+        self.all += sentences
+        self.sentences = [*self.sentences, *sentences]
+
+    @torch.inference_mode()
+    def leave(self, leaving: Iterable[Sentence]) -> None:
+        """Take sentences out of the batch, finished or not."""
+        gone = {id(sentence) for sentence in leaving}
+        if any(id(sentence) in gone for sentence in self.all):
+            self._keep(torch.tensor([id(sentence) not in gone for sentence in self.all]) & ~self.rows.finished)
+
+    def _keep(self, wanted: Tensor) -> None:
+        """Remove the rows of all other sentences."""
+        rows = wanted.nonzero().flatten()
+        self.all = [self.all[row] for row in rows.tolist()]
+        self.sentences = [sentence for sentence in self.all if not sentence.finished]
+        kept = Rows(*(column.index_select(0, rows) for column in self.rows))
+        steps = int(kept.length.max()) if self.all else 0
+        history = {name: getattr(kept, name)[:, :, kept.tokens.size(2) - steps :] for name in ("origins", "tokens", "values")}
+        self.rows = kept._replace(**history)
+        self.decoder.keep(rows)
+
+    @torch.inference_mode()
+    def step(self) -> list[Sentence]:
+        """Write the next token of every sentence; returns the sentences that are now finished, which have left."""
+        if not self.sentences:
+            return []
+        states = self.decoder.step(self.rows.newest)  # (R, D)
+        places = range(0, len(self.all), self.at_once)
+        parts = [self._candidates(states[i * self.beam : (i + self.at_once) * self.beam], i) for i in places]
+        candidates = Candidates(*(torch.cat(column) for column in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        finished = self._write(candidates) if self.greedy else self._extend(candidates)
+        newly = (finished & ~self.rows.finished).nonzero().flatten().tolist()
+        if not newly:
+            return []
+        self.rows = self.rows._replace(finished=self.rows.finished | finished)
+        done = [self.all[row] for row in newly]
+        for row in newly:
+            self._finish(row)
+        self.sentences = [sentence for sentence in self.sentences if not sentence.finished]
+        if len(self.all) - len(self.sentences) >= LEAVE * len(self.all):
+            self._keep(~self.rows.finished)
+        return done
+
+    def _candidates(self, states: Tensor, first: int) -> Candidates:
+        """The best continuations of the sentences from `first` on; states (R, D).
+
+        The best C tokens of a sentence are in those C blocks of tokens whose best ones are best, so only these are sorted.
+        """
+        logits = product(states, self.weight, self.bias)  # (R, V)
+        beam, block, blocks = self.beam, self.block, logits.size(1) // self.block
+        if self.greedy:
+            torch.softmax(logits, 1, out=logits)
+        best = logits.view(-1, blocks, block).amax(2)  # (R, V/W)
+        by_block = logits.view(-1, block)  # (R · V/W, W)
+        number = torch.arange(len(logits)) * blocks  # (R,) of the first block of a row
+        top, place = best.max(1)  # (R,)
+        if self.greedy:
+            token = by_block.index_select(0, number + place).argmax(1)  # (R,) in its block
+            return Candidates(top.log()[:, None], torch.zeros_like(place)[:, None], (place * block + token)[:, None])
+        # log p = logit − log Σ exp(logit); that sum follows from the largest probability, which never underflows
+        largest = torch.softmax(logits, 1).view(-1, block).index_select(0, number + place).amax(1)  # (R,)
+        totals = self.rows.totals[first : first + self.at_once].reshape(-1)  # (R,)
+        shift = totals - top + largest.log()  # (R,): logit + shift is the log-probability of a continued hypothesis
+        wanted = min(2 * beam, beam * self.vocabulary)
+        found = (best + shift[:, None]).view(-1, beam * blocks).topk(min(wanted, beam * blocks), sorted=False).indices  # (S, C)
+        sentence = torch.arange(len(found))[:, None] * beam  # its first row
+        origin, place = found // blocks, found % blocks
+        rows = (sentence + origin).flatten()
+        inside = by_block.index_select(0, number[rows] + place.flatten()) + shift[rows, None]  # (S · C, W)
+        values, index = inside.view(len(found), -1).topk(wanted)  # (S, C), best first
+        chosen = index // block
+        tokens = place.gather(1, chosen) * block + index % block
+        return Candidates(values, origin.gather(1, chosen), tokens.clamp_(max=self.vocabulary - 1))
+
+    def _write(self, best: Candidates) -> Tensor:
+        """Take the most probable token of each sentence; returns who is finished (S,)."""
+        self._remember(best)
+        return (best.tokens[:, 0] == self.limits.eos) | (self.rows.length >= self.rows.longest)
+
+    def _remember(self, chosen: Candidates) -> None:
+        """Continue every hypothesis (S, B) as chosen."""
+        rows = self.rows
+        history = ((rows.origins, chosen.origins), (rows.tokens, chosen.tokens), (rows.values, chosen.totals))
+        origins, tokens, values = (torch.cat([past, new[:, :, None]], 2) for past, new in history)
+        self.rows = rows._replace(newest=chosen.tokens, length=rows.length + 1, origins=origins, tokens=tokens, values=values)
+
+    def _extend(self, best: Candidates) -> Tensor:
+        """Go on with the best hypotheses of each sentence; returns who is finished (S,)."""
+        rows, beam = self.rows, self.beam
+        ends = best.tokens == self.limits.eos
+        totals, places = best.totals.masked_fill(ends, -math.inf).topk(beam)  # (S, B)
+        origins, tokens = best.origins.gather(1, places), best.tokens.gather(1, places)
+        length = rows.length + 1
+        penalty = ((5.0 + length[:, None]) / 6.0) ** rows.alpha  # (S, 1)
+        ending = (ends & (best.totals > -math.inf))[:, :beam]
+        if bool(ending.any()):
+            of_ending = best.totals[:, :beam].masked_fill(~ending, -math.inf)
+            at = rows.length[:, None] * beam + best.origins[:, :beam]
+            scores, order = torch.cat([rows.ended_scores, of_ending / penalty], 1).sort(dim=1, descending=True, stable=True)
+            order = order[:, :beam]
+            self.rows = rows._replace(
+                ended_scores=scores[:, :beam],
+                ended_totals=torch.cat([rows.ended_totals, of_ending], 1).gather(1, order),
+                ended_at=torch.cat([rows.ended_at, at], 1).gather(1, order),
+            )
+        self.decoder.reorder(origins)
+        self._remember(Candidates(totals, origins, tokens))
+        self.rows = self.rows._replace(totals=totals)
+        best_open, worst_ended = totals[:, 0], self.rows.ended_scores[:, -1]
+        full = (worst_ended > -math.inf) & (best_open / penalty[:, 0] <= worst_ended)
+        return (length >= rows.longest) | (best_open == -math.inf) | full
+
+    def _finish(self, row: int) -> None:
+        """Give a sentence what was found for it."""
+        sentence, rows = self.all[row], self.rows
+        length, steps = int(rows.length[row]), rows.tokens.size(2)
+        tokens = rows.tokens[row, :, steps - length :].tolist()  # by place and step
+        sentence.finished = True
+        if self.greedy:
+            sentence.tokens = tokens[0][:-1] if tokens[0][-1] == self.limits.eos else tokens[0]
+            sentence.log_probabilities = rows.values[row, 0, steps - length :].tolist()
+            return
+        origins = rows.origins[row, :, steps - length :].tolist()
+
+        def path(end: int, place: int) -> list[int]:
+            """The tokens of the hypothesis at a place after `end` of its steps."""
+            found = []
+            for step in reversed(range(end)):
+                found.append(tokens[place][step])
+                place = origins[place][step]
+            return found[::-1]
+
+        kept = zip(rows.ended_scores[row].tolist(), rows.ended_totals[row].tolist(), rows.ended_at[row].tolist(), strict=True)
+        ended = [(score, total, at // self.beam, at % self.beam) for score, total, at in kept if score > -math.inf]
+        if length >= sentence.longest:  # cut off at the limit, so that every sentence has an output
+            penalty = length_penalty(length, sentence.alpha)
+            open_ones = enumerate(rows.totals[row].tolist())
+            ended += [(total / penalty, total, length, place) for place, total in open_ones if total > -math.inf]
+        ended = sorted(ended, key=lambda one: -one[0])[: sentence.n_best]
+        sentence.ended = [Hypothesis(path(end, place), total, score) for score, total, end, place in ended]

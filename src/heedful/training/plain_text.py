@@ -1,0 +1,179 @@
+"""Plain text made into pairs before a translator is trained: helper models, in its run directory, translate it.
+
+A reverse model writes the source of each line in the target's language (back-translation); a first model in the same
+direction writes the target of each line in the source's language (self-training). Every step is done once: the same command
+continues after an interruption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from heedful.data.drops import Drops
+from heedful.data.lines import read_lines
+from heedful.data.monolingual import choose_lines, chosen_lines, translate_lines
+from heedful.data.prepare_pairs import files_of
+from heedful.data.statistics import CHARACTERS
+from heedful.errors import UsageError
+from heedful.jobs.data_settings import PairSettings
+from heedful.pipelines.load import load_pipeline
+from heedful.recipes import Recipe, load_recipe
+from heedful.runtime.device import pick_device
+from heedful.runtime.run_log import read_metrics
+from heedful.runtime.screen import Screen
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A model that is trained first."""
+
+    setting: str  # of the data section, which names the plain text that it translates
+    folder: str  # in the run directory
+    reverse: bool
+
+
+ABOUT = {True: "of the other direction", False: "of the same direction"}
+HELPERS = (Helper("monolingual_target", "reverse", True), Helper("monolingual_source", "first", False))
+STEPS = 0.5  # of a helper's training, as a share of the recipe's, where these are given
+LOOKED_AT = 5000  # lines that show which language a plain text is in
+FEW = 20  # words that may be alike in both languages
+PASSES = 8  # over the pairs made of plain text; in fewer, their errors cost more than they teach
+TRANSLATING = 1 / 6  # of the time there is
+Train = Callable[[Recipe, Path, float | None], object]
+
+
+def train_helpers(
+    recipe: Recipe,
+    run: Path,
+    screen: Screen,
+    seconds: float | None,
+    train: Train,
+    as_first: Callable[[Callable[[], None]], None] = lambda work: work(),
+) -> float | None:
+    """Train the helpers that a recipe needs and let them translate; returns the seconds that are left of those there are.
+
+    `train` trains a recipe in a run directory in some seconds; of several processes `as_first` lets the first do something.
+    """
+    started = time.monotonic()
+    helpers = helpers_of(recipe)
+    for helper in helpers:
+        check_plain_text(recipe, helper)  # before hours of training
+    share = 1 / (2 if recipe.data.both else 3) / len(helpers) if helpers else 0.0
+    for helper in helpers:
+        screen.say(f"before the model itself, one {ABOUT[helper.reverse]} in {run / helper.folder}")
+        train(helper_recipe(recipe, helper), run / helper.folder, seconds and share * seconds)
+        limit = seconds and TRANSLATING * seconds / len(helpers)
+        left = seconds and seconds - (time.monotonic() - started) - (limit or 0)
+        as_first(partial(translate_plain_text, recipe, run, helper, screen, limit, left))
+    return None if seconds is None else max(1.0, seconds - (time.monotonic() - started))
+
+
+def check_plain_text(recipe: Recipe, helper: Helper) -> None:
+    """Raise an error if the plain text cannot be read, or is in the other language of the pairs, by the words they know."""
+    path, training = getattr(recipe.data, helper.setting), files_of(recipe.data)["train"]
+    if not path or training is None:
+        return
+    plain = {word for line in islice(read_lines(Path(path)), LOOKED_AT) for word in line.split()}
+    sides: tuple[set[str], set[str]] = set(), set()
+    for pair in islice(training.read(Drops()), LOOKED_AT):
+        for words, text in zip(sides, pair, strict=True):
+            words.update(text.split())
+    own, other = (len(plain & sides[side]) for side in ((1, 0) if helper.reverse else (0, 1)))
+    if other > 2 * own + FEW:
+        wanted = next(one.setting for one in HELPERS if one is not helper)
+        raise UsageError(
+            f"data.{helper.setting}={path} has {other:,} words of the other side of the pairs and only {own:,} of its own; "
+            f"is it data.{wanted}, or are data.source and data.target exchanged?"
+        )
+
+
+def helpers_of(recipe: Recipe) -> list[Helper]:
+    """The helper models that a recipe needs, in the order of their training."""
+    data = recipe.data
+    if not isinstance(data, PairSettings):
+        return []
+    return [one for one in HELPERS if getattr(data, one.setting) or (data.both and one.reverse)]
+
+
+def helper_recipe(recipe: Recipe, helper: Helper) -> Recipe:
+    """The recipe of a helper model. The other one of two directions is trained as long as the first."""
+    data = replace(recipe.data, both=False, monolingual_target="", monolingual_source="")
+    training = recipe.training
+    if not recipe.data.both:
+        data = replace(data, test_source="", test_target="")
+        if "training.steps" not in recipe.open:
+            training = replace(training, steps=max(1, round(STEPS * training.steps)))
+    if helper.reverse:
+        data = replace(data, reverse=not data.reverse)
+        if recipe.model["pretrained"]:  # it has the direction of the recipe's own model
+            fresh = load_recipe("translation")
+            left_open = [name for name in fresh.open if name.startswith(("model.", "tokenizer."))]
+            left_open = list(dict.fromkeys([*recipe.open, *left_open]))
+            recipe = replace(recipe, model=fresh.model, tokenizer=fresh.tokenizer, open=tuple(left_open))
+    return replace(recipe, name=f"{recipe.name}-{helper.folder}", data=data, training=training)
+
+
+def without_helpers(recipe: Recipe, seconds: float | None, screen: Screen) -> tuple[Recipe, float | None]:
+    """The recipe of the model itself and the time that is left for it, for plans: what helpers would do is only told."""
+    helpers = helpers_of(recipe)
+    for helper in helpers:
+        check_plain_text(recipe, helper)
+        text = getattr(recipe.data, helper.setting)
+        then = f", which translates {text}; the pairs made of it are not counted here" if text else ""
+        screen.say(f"before it, a model {ABOUT[helper.reverse]} is trained{then}")
+    data = replace(recipe.data, both=False, monolingual_target="", monolingual_source="") if helpers else recipe.data
+    left = 1 / 2 if helpers else 1.0
+    return replace(recipe, data=data), seconds and left * seconds
+
+
+def translate_plain_text(
+    recipe: Recipe, run: Path, helper: Helper, screen: Screen, seconds: float | None, left: float | None
+) -> None:
+    """Let a trained helper translate the plain text it is for in so many seconds: what can then be read often enough in those
+    that are left."""
+    plain = getattr(recipe.data, helper.setting)
+    if not plain:
+        return
+    side = 1 if helper.reverse else 0  # of the pairs, in which the text is
+    splits = [files for files in files_of(recipe.data).values() if files]
+    known = [[pair[side] for pair in files.read(Drops())] for files in splits]
+    folder = run / helper.folder
+    choose_lines(Path(plain), (text for texts in known for text in texts), len(known[0]), folder / "plain", screen)
+    lines = chosen_lines(folder / "plain")
+    often = passes_over(recipe, folder, lines, left)
+    most = None
+    if often is not None and often < PASSES:
+        told = f"plain text: its {len(lines):,} lines can be read {often:.1f} times, but teach little in fewer than {PASSES}"
+        if left is None:
+            screen.say(f"{told}; give more training.steps, or less text")
+        else:
+            most = max(1, int(len(lines) * often / PASSES))
+            screen.say(f"{told}; {most:,} are used. More --time, more text")
+    translator = load_pipeline(folder / "best", pick_device(recipe.training.device))
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        found: list[str] = translator.translate(list(texts), beam=1)
+        return found
+
+    translate_lines(folder / "plain", translate, helper.reverse, folder / "translations", screen, seconds, most)
+    screen.close()
+
+
+def passes_over(recipe: Recipe, helper: Path, lines: Sequence[str], left: float | None) -> float | None:
+    """How often training can read pairs made of these lines, and as many true ones: in the seconds that are left, at the
+    speed of a helper's run, or in the steps of the recipe; None if neither is limited."""
+    if left is not None:
+        speeds = [row["tokens"] / row["seconds"] for row in read_metrics(helper / "metrics.jsonl") if row["kind"] == "train"]
+        if not speeds:
+            return None
+        tokens = left * speeds[-1]
+    elif "training.steps" in recipe.open:
+        return None
+    else:
+        tokens = recipe.training.steps * recipe.training.batch_tokens * recipe.training.accumulate
+    return float(tokens / (2 * sum(len(line) / CHARACTERS + 1 for line in lines)))
