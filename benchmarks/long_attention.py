@@ -14,7 +14,7 @@ piece) and in other ways: on all blocks at once, by products and a softmax on bl
 a C++ compiler and has no backward pass on a CPU. And what reversible layers, as in Reformer, would save and cost.
 
 Memory is the most bytes of tensors there are at a time beyond weights and input, counted by PyTorch's allocator; so it depends
-neither on the machine nor on its load. No dropout anywhere; float32; the median of three.
+neither on the machine nor on its load. No dropout anywhere; float32; after one pass to warm up, the median of --repeats.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ OURS: dict[str, dict[str, Any]] = {
 THEIRS = {"window": "LongformerModel", "longformer": "LongformerModel", "bigbird": "BigBirdModel"}
 
 
-def measure(step: Callable[[], Tensor], repeats: int = 3) -> dict[str, float]:
+def measure(step: Callable[[], Tensor], repeats: int) -> dict[str, float]:
     """The median seconds of a forward and a backward pass, their CPU time, and the peak of one more pass in bytes."""
     seconds, cpu = [], []
     for _ in range(repeats + 1):  # the first is warm-up
@@ -73,11 +73,11 @@ def measure(step: Callable[[], Tensor], repeats: int = 3) -> dict[str, float]:
     return {"seconds": median(seconds[1:]), "cpu": median(cpu[1:]), "bytes": peak_bytes(lambda: step().sum().backward())}
 
 
-def measure_layer(kind: Any, length: int) -> dict[str, float]:
+def measure_layer(kind: Any, length: int, repeats: int) -> dict[str, float]:
     """One layer of a kind."""
     layer = MultiHeadAttention(WIDTH, HEADS, settings=AttentionSettings(kind, max_length=length))
     x = torch.randn(1, length, WIDTH, requires_grad=True)
-    return measure(lambda: layer(x))
+    return measure(lambda: layer(x), repeats)
 
 
 def our_model(kind: Any, length: int) -> nn.Module:
@@ -102,7 +102,7 @@ def their_model(kind: str, length: int) -> nn.Module:
     return longformer
 
 
-def measure_model(side: str, kind: str, length: int) -> dict[str, float]:
+def measure_model(side: str, kind: str, length: int, repeats: int) -> dict[str, float]:
     """One model, ours or theirs, in training."""
     torch.manual_seed(0)
     model = (our_model if side == "heedful" else their_model)(kind, length).train()
@@ -116,7 +116,7 @@ def measure_model(side: str, kind: str, length: int) -> dict[str, float]:
             states = model(tokens, **chosen).last_hidden_state
         return states
 
-    found = measure(step)
+    found = measure(step, repeats)
     return {**found, "parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -126,12 +126,12 @@ def exponent(points: Mapping[int, float]) -> float:
     return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
 
 
-def layers(out: Transcript) -> None:
+def layers(out: Transcript, repeats: int) -> None:
     rows = []
     torch.set_num_threads(1)
     for kind in ATTENTION_KINDS:
         lengths = [length for length in LENGTHS if kind != "full" or length <= LONGEST_FULL]
-        found = {length: measure_layer(kind, length) for length in lengths}
+        found = {length: measure_layer(kind, length, repeats) for length in lengths}
         seconds = {length: row["cpu"] for length, row in found.items()}
         memory = {length: row["bytes"] for length, row in found.items()}
         for name, unit, values in (("CPU ms", 1e3, seconds), ("MB", 1e-6, memory)):
@@ -142,22 +142,23 @@ def layers(out: Transcript) -> None:
     out.table(["kind", "", *(f"{length:,}" for length in LENGTHS), "exponent", "wanted"], rows)
 
 
-def models(out: Transcript, length: int) -> None:
+def models(out: Transcript, length: int, repeats: int) -> None:
     rows = []
     for kind in (*THEIRS, "full"):
-        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length})
+        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length, "repeats": repeats})
         cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
         if kind in THEIRS:
-            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length})
+            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length, "repeats": repeats})
             cells.append(f"{theirs['step']:.2f} s, CPU {theirs['cpu']:.2f} s, {theirs['bytes'] / 1e6:,.0f} MB")
             cells += [f"{theirs['step'] / ours['step']:.1f}×", f"{theirs['cpu'] / ours['cpu']:.1f}×"]
             cells += [f"{theirs['bytes'] / ours['bytes']:.1f}×", THEIRS[kind]]
+        out.say(" | ".join([kind, *cells]))
         rows.append([kind, f"{ours['parameters'] / 1e6:.1f} M", *cells, *[""] * (6 - len(cells))])
     out.say(f"Models of {SHAPE['layers']} layers, {SHAPE['d_model']} wide, at {length:,} tokens, forward and backward:")
     out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
 
 
-def kernels(out: Transcript, length: int) -> None:
+def kernels(out: Transcript, length: int, repeats: int) -> None:
     """Ways to compute the same heads."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -183,16 +184,16 @@ def kernels(out: Transcript, length: int) -> None:
     for name, changed in ways.items():
         with changed:
             torch.testing.assert_close(ours(), expected, atol=1e-5, rtol=0)
-            found = measure(ours)
+            found = measure(ours, repeats)
             with torch.no_grad():
-                forward = forward_seconds(ours)
+                forward = forward_seconds(ours, repeats)
         rows.append([name, f"{forward * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
     near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= window, None, None, length, length, device="cpu")
     compiled = torch.compile(flex_attention)
     query, key, value = parts
     with torch.no_grad():
         torch.testing.assert_close(compiled(query, key, value, block_mask=near), expected, atol=1e-5, rtol=0)
-        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near))
+        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near), repeats)
     try:
         compiled(query, key, value, block_mask=near).sum().backward()
         backward = "yes"
@@ -203,7 +204,7 @@ def kernels(out: Transcript, length: int) -> None:
     out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
 
 
-def reversible(out: Transcript, length: int) -> None:
+def reversible(out: Transcript, length: int, repeats: int) -> None:
     """What reversible layers would save and cost: like them, each layer is computed again in the backward pass."""
     torch.set_num_threads(1)
     again = partial(checkpoint, use_reentrant=False)
@@ -217,13 +218,13 @@ def reversible(out: Transcript, length: int) -> None:
             ),
         ):
             with changed:
-                found = measure_model("heedful", kind, length)
+                found = measure_model("heedful", kind, length, repeats)
             rows.append([kind, name, f"{found['cpu']:.1f}", f"{found['bytes'] / 1e6:,.0f}"])
     out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
     out.table(["kind", "layers", "CPU s", "MB"], rows)
 
 
-def forward_seconds(step: Callable[[], Tensor], repeats: int = 5) -> float:
+def forward_seconds(step: Callable[[], Tensor], repeats: int) -> float:
     """The median CPU seconds of a forward pass."""
     step()
     seconds = []
@@ -238,6 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--length", type=int, default=8192)
+    parser.add_argument("--repeats", type=int, default=3, help="of which the median counts")
     parser.add_argument("--part", choices=["all", "models", "layers", "kernels"], default="all")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -248,12 +250,12 @@ def main() -> None:
         return
     out = Transcript(arguments.output)
     if arguments.part in ("all", "models"):
-        models(out, arguments.length)
+        models(out, arguments.length, arguments.repeats)
     if arguments.part in ("all", "layers"):
-        layers(out)
+        layers(out, arguments.repeats)
     if arguments.part in ("all", "kernels"):
-        kernels(out, arguments.length)
-        reversible(out, arguments.length)
+        kernels(out, arguments.length, arguments.repeats)
+        reversible(out, arguments.length, arguments.repeats)
 
 
 if __name__ == "__main__":

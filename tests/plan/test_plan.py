@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from heedful.plan.plan import Clock, Plan, Speed, plan_pairs
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.open_settings import with_values
 
-MULTI30K = PairStatistics(29_000, (1_800_000, 2_100_000), (377_000, 360_000), tokens=455_000, valid=1014, test=1000)
+MULTI30K = PairStatistics(29_000, (1_772_238, 2_046_956), (345_020, 322_383), tokens=469_826, valid=1014, test=1000)
 
 
 def text_of(pairs: int, length: int = 60) -> PairStatistics:
@@ -80,6 +81,12 @@ def test_more_time_never_means_fewer_steps_and_a_plan_ends_in_its_time(pairs: in
     least = Clock(speed, 0.4, text.valid, text.valid + text.test).seconds_of(1, 1)
     assert short.seconds is not None
     assert short.seconds <= max(seconds, least)
+
+
+def test_a_vocabulary_has_room_for_every_character() -> None:
+    japanese = replace(text_of(500), distinct_characters=2000)
+    assert plan_pairs(japanese, decided()).values()["tokenizer.size"] >= 4000
+    assert plan_pairs(text_of(500), decided()).values()["tokenizer.size"] < 2000
 
 
 @pytest.mark.parametrize("steps", [1, 5, 300, 100_000])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_run import StopsAt
 
-from conftest import Run
+from conftest import Run, Trained
 from heedful.errors import Stopped, UsageError
 from heedful.evaluation.score_names import RunResults
 from heedful.plan.plan import Speed
@@ -147,6 +147,17 @@ def test_the_final_model_is_never_worse_than_the_best(tmp_path: Path, monkeypatc
     final: Any = results["final"]
     assert final == results["best"]
     assert any(line.startswith("final model: the best model, of step") for line in heard.lines)
+
+
+def test_a_plan_for_a_model_that_is_continued_tells_its_own_size(trained: Trained, tmp_path: Path) -> None:
+    start = load_recipe(str(trained("translation") / "recipe.toml"))
+    files = [f"data.{side}={getattr(start.data, side)}" for side in ("source", "target")]
+    given = [f"model.pretrained={trained('translation')}", "training.steps=2", "training.workers=1"]
+    heard = Heard()
+    train(load_recipe("translation", [*files, *given]), tmp_path / "run", heard)
+    (summary,) = [line for line in heard.lines if line.startswith("plan:")]
+    layers, width = start.model["layers"], start.model["d_model"]
+    assert f"subwords, {layers} + {layers} layers of {width}, dropout" in summary
 
 
 def test_other_kinds_of_models_are_fitted_with_adam(tmp_path: Path) -> None:

@@ -155,5 +155,8 @@ export async function start(root) {
   }
 }
 
+// A file that is dropped beside its place would replace the page.
+for (const name of ["dragover", "drop"]) addEventListener(name, event => event.preventDefault());
+
 const root = document.getElementById("app");
 if (root) globalThis.heedfulPage = start(root);

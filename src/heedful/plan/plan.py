@@ -14,7 +14,7 @@ from heedful.data.statistics import PairStatistics
 from heedful.settings import Values
 
 MIDDLE = 29_000  # pairs of the corpus in the middle of the scale
-PASSES = 36.0  # over it, in 16,000 steps
+PASSES = 35.0  # over it, in 16,000 steps
 LEAST_STEPS = 300  # that are planned where there is time
 MOST_VALIDATIONS = 16
 ENOUGH = 0.5  # of the steps that would help; a shorter training overfits less
@@ -83,7 +83,7 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
         return value
 
     many = f"{data.pairs:,} pairs"
-    vocabulary = choose("tokenizer.size", vocabulary_size(data), many)
+    vocabulary = choose("tokenizer.size", vocabulary_size(data), f"{many}, {data.distinct_characters:,} different characters")
     layers, width = _shape(data.pairs, given, choose)
     batch_tokens = choose("training.batch_tokens", _up_to(BATCHES, data.pairs), f"{many}: small batches learn faster")
     r_drop = choose("training.r_drop", 1.0, "the same batch twice with different dropout helps where data is scarce")
@@ -109,7 +109,8 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
     choose("training.checkpoint_every", min(1000, every), "at most 1,000 steps can be lost")
     patient = validations(steps) == MOST_VALIDATIONS
     choose("training.patience", PATIENCE if patient else 0, f"stop when {PATIENCE} validations in a row bring nothing better")
-    summary = f"{many}: {vocabulary:,} subwords, {layers} + {layers} layers of {width}, dropout {dropout:g}, {steps:,} steps"
+    below = given.get("model.decoder_layers") or layers
+    summary = f"{many}: {vocabulary:,} subwords, {layers} + {below} layers of {width}, dropout {dropout:g}, {steps:,} steps"
     return Plan(tuple(choices), summary, clock.seconds_of(steps, steps // every) if clock else None, full_steps)
 
 
@@ -144,8 +145,12 @@ def short_dropout(dropout: float, part: float) -> float:
 
 
 def vocabulary_size(data: PairStatistics) -> int:
-    """10,000 tokens for 29,000 pairs, growing with the root of the pairs; between 500 and 32,000."""
-    return rounded(min(32_000.0, max(500.0, 10_000 * (data.pairs / MIDDLE) ** 0.5)))
+    """10,000 tokens for 29,000 pairs, growing with the root of the pairs; at most 32,000, and enough for every character.
+
+    A character of another script than Latin is three bytes, which two merges put together.
+    """
+    least = max(500.0, 300.0 + 2 * data.distinct_characters)
+    return rounded(min(32_000.0, max(least, 10_000 * (data.pairs / MIDDLE) ** 0.5)))
 
 
 def validations(steps: int) -> int:

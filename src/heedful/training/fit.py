@@ -54,13 +54,18 @@ class Fit:
         prepared = load_prepared(folder)
         sides = prepared.train.source.lengths, prepared.train.target.lengths
         tokens = int((np.maximum(*sides) + 1).sum(dtype=np.int64))  # + 1 for the begin or end token
+        if "tokenizer.size" in self.given:  # what was asked for is not always what there is
+            self.given["tokenizer.size"] = prepared.target_tokenizer.size
         self.data = replace(self.data, tokens=tokens, valid=len(prepared.valid), test=len(prepared.test))
 
     def describe(self, plan: Plan, screen: Screen) -> None:
         """Say what is planned, and how long it takes."""
         screen.say(f"plan: {plan.summary}")
         if plan.seconds is not None:
-            limit = f" of the {duration(self.seconds)} given" if self.seconds else ", less if it stops helping earlier"
+            limit = ", less if it stops helping earlier"
+            if self.seconds is not None:
+                enough = "; more steps would bring little" if plan.values().get("training.steps") == plan.full_steps else ""
+                limit = f" of the {duration(self.seconds)} given{enough}"
             screen.say(f"plan: about {duration(plan.seconds)} from here{limit}")
         if self.seconds is not None and plan.values().get("training.steps", LEAST_STEPS) < LEAST_STEPS:
             screen.say("note: so few steps teach little; give more time")

@@ -22,7 +22,7 @@ export const en = {
   "plain.placeholder.fill": "A text with [MASK] in place of a word", "plain.placeholder.classify": "Type or paste text", "plain.placeholder.tag": "Type or paste a sentence",
   "plain.placeholder.answer": "Paste the passage that holds the answer", "plain.placeholder.embed": "One sentence per line",
   "plain.nothing": "Type something, or choose a sample.", "plain.nothing.answer": "Ask a question and paste a passage, or choose a sample.", "plain.nothing.classify": "Give an input, or choose a sample.",
-  "plain.question": "Your question", "plain.passage": "Passage", "plain.insertMask": "Put a gap at the cursor:", "plain.samples": "Try:", "plain.sample": "Sample {number}",
+  "plain.gapless": "There is no gap yet: put [MASK] in place of a word.", "plain.question": "Your question", "plain.passage": "Passage", "plain.insertMask": "Put a gap at the cursor:", "plain.samples": "Try:", "plain.sample": "Sample {number}",
   "plain.drop": "Drop an image here, or click to choose one", "plain.chooseImage": "Choose an image", "plain.yourImage": "The chosen image", "plain.notAnImage": "{name} is not an image that this browser can read.",
   "plain.working": "Working …", "plain.opening": "Opening the model …", "plain.copy": "Copy", "plain.copied": "Copied", "plain.again": "Write another", "plain.showAlternatives": "Other translations",
   "plain.alternatives": "Other translations", "plain.temperature": "Temperature", "plain.length": "Tokens", "plain.confidence": "{word}: {share}", "plain.otherWords": "Go on with another token",

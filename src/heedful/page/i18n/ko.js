@@ -22,7 +22,7 @@ export const ko = {
   "plain.placeholder.fill": "단어 자리에 [MASK]를 넣은 글", "plain.placeholder.classify": "글을 입력하거나 붙여 넣으세요", "plain.placeholder.tag": "문장을 입력하거나 붙여 넣으세요",
   "plain.placeholder.answer": "답이 들어 있는 지문을 붙여 넣으세요", "plain.placeholder.embed": "한 줄에 문장 하나",
   "plain.nothing": "글을 입력하거나 예문을 고르세요.", "plain.nothing.answer": "질문과 지문을 입력하거나 예문을 고르세요.", "plain.nothing.classify": "입력을 넣거나 예시를 고르세요.",
-  "plain.question": "질문", "plain.passage": "지문", "plain.insertMask": "커서 자리에 빈칸 넣기:", "plain.samples": "예:", "plain.sample": "예시 {number}",
+  "plain.gapless": "아직 빈칸이 없습니다. 단어 자리에 [MASK]를 넣으세요.", "plain.question": "질문", "plain.passage": "지문", "plain.insertMask": "커서 자리에 빈칸 넣기:", "plain.samples": "예:", "plain.sample": "예시 {number}",
   "plain.drop": "이미지를 여기에 끌어다 놓거나, 눌러서 고르세요", "plain.chooseImage": "이미지 고르기", "plain.yourImage": "고른 이미지", "plain.notAnImage": "{name}: 이 브라우저가 읽을 수 있는 이미지가 아닙니다.",
   "plain.working": "처리하는 중입니다 …", "plain.opening": "모델을 여는 중입니다 …", "plain.copy": "복사", "plain.copied": "복사했습니다", "plain.again": "다르게 쓰기", "plain.showAlternatives": "다른 번역",
   "plain.alternatives": "다른 번역", "plain.temperature": "온도", "plain.length": "토큰 수", "plain.confidence": "{word}: {share}", "plain.otherWords": "다른 토큰으로 이어 가기",

@@ -130,7 +130,7 @@ export async function beforeAfter(app, model, before, after, interventions, targ
       if (gap !== null) notes.push(t("whatif.orderless", {gap: gap < 1e-4 ? "< 0.01 %" : percent(gap)}));
     }
   } else notes.push(t("whatif.nothing"));
-  content.append(make("div", {class: "two outputs"}, pane("before", first, null, before), after ? pane("after", second, first, after) : make("section", {class: "card inner pane after empty"}, make("h3", {}, t("whatif.after")), make("p", {class: "hint"}, t("whatif.waiting")))),
+  content.append(make("div", {class: "two outputs"}, pane("before", first, second, before), after ? pane("after", second, first, after) : make("section", {class: "card inner pane after empty"}, make("h3", {}, t("whatif.after")), make("p", {class: "hint"}, t("whatif.waiting")))),
     make("p", {class: "verdict", role: "status"}, notes.join(" ")), ...[target ? givenView(t, before, after) : null, headView(app, before, after, changes => state.set(changes))].filter(Boolean));
   return content;
 }

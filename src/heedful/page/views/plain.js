@@ -73,7 +73,8 @@ export class PlainView {
     zone.addEventListener("drop", event => {
       event.preventDefault();
       zone.classList.remove("over");
-      this.take([...event.dataTransfer.files].find(file => file.type.startsWith("image/")));
+      const files = [...event.dataTransfer.files];
+      this.take(files.find(file => file.type.startsWith("image/")) ?? files[0]);
     });
     return zone;
   }
@@ -152,9 +153,10 @@ export class PlainView {
     try {
       const input = await app.input();
       if (app.picture && this.preview) this.preview.src = app.picture.source;
-      if (input === null) {
+      const gapless = verb === "fill" && input !== null && !input.includes("[MASK]");
+      if (input === null || gapless) {
         this.result = null;
-        this.output.replaceChildren(make("p", {class: "hint"}, t(`plain.nothing.${verb}`, {}, t("plain.nothing"))));
+        this.output.replaceChildren(make("p", {class: "hint"}, gapless ? t("plain.gapless") : t(`plain.nothing.${verb}`, {}, t("plain.nothing"))));
         this.say("");
         return;
       }
@@ -166,8 +168,10 @@ export class PlainView {
       this.show(result, input);
     } catch (error) {
       if (error.name === "AbortError" || running.signal.aborted) return;
-      if (error.code === "key") this.askKey();
-      else this.say(error.message, true);
+      if (error.code === "key") return this.askKey();
+      this.result = null;
+      this.output.replaceChildren();
+      this.say(error.message, true);
     }
   }
 
