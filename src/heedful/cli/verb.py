@@ -107,18 +107,31 @@ def show_results(request: Request) -> None:
     """Print the result of every input in order. One that cannot be used is told, and the others are done all the same."""
     from heedful.pipelines.pipeline import run_each
 
-    failed = total = 0
+    failed = total = loops = 0
     for group in request.groups:
         for given, results in zip(group, run_each(request.pipeline, group, request.options), strict=True):
             total += 1
             if isinstance(results, InputError):
                 failed += 1
                 console.say(f"error: input {total:,}: {results}", error=True)
+            loops += _is_loop(request, given, results)
             for line in _lines(request, given, results, first=total == 1):
                 print(line)
         sys.stdout.flush()
+    if loops:
+        advice = "--no-repeat-ngram 4 prevents that"
+        console.say(f"warning: {loops:,} of {total:,} outputs repeat a few words again and again; {advice}", error=True)
     if failed:
         raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
+
+
+def _is_loop(request: Request, given: object, results: Sequence[Result] | InputError) -> bool:
+    """Whether the output for an input repeats itself and the input does not, though the verb could prevent it."""
+    from heedful.decoding.repetition import repeats_itself
+
+    if isinstance(results, InputError) or getattr(request.options, "no_repeat_ngram", 1):
+        return False
+    return not repeats_itself(str(given).split()) and any(repeats_itself(result.as_text().split()) for result in results)
 
 
 def _lines(request: Request, given: object, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:
