@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.cli.verb import backend, verb_command
+from heedful.cli.verb import backend, output, verb_command
 
 EXAMPLES = """Examples:
 
@@ -10,7 +10,9 @@ EXAMPLES = """Examples:
 
 `heedful translate runs/en-de/best --input test.en > test.out`
 
+`heedful translate runs/en-de/best --input huge.en.gz --output huge.de`
+
 `cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
 """
 
-translate = verb_command("translate", "runs/dates/best", own=[backend])
+translate = verb_command("translate", "runs/dates/best", own=[output, backend])
