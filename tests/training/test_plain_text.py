@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,7 @@ class Killed(Silence):
         if self.text in text:
             raise KeyboardInterrupt
 
-    def track(self, label: str, total: int | None):  # type: ignore[no-untyped-def]  # as in Screen
-        done = 0
-
+    def track(self, label: str, total: int | None, done: int = 0) -> Callable[[int], None]:
         def tick(more: int) -> None:
             nonlocal done
             done += more
