@@ -23,7 +23,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -39,12 +39,12 @@ from torch.utils.checkpoint import checkpoint
 from heedful.complexity.measure import peak_bytes
 from heedful.models.bert import Bert, BertConfig
 from heedful.nn.attention.full import scaled_dot_product_attention
-from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionSettings
+from heedful.nn.attention.kinds import ATTENTION_KINDS, AttentionKind, AttentionSettings
 from heedful.nn.attention.window import WindowAttention
 from heedful.nn.encoder import EncoderLayer
 from heedful.nn.fast import blocks
 from heedful.nn.multihead import MultiHeadAttention
-from measuring import Transcript, watch_peer
+from measuring import Transcript, saved, watch_peer
 
 LENGTHS = [512 * 2**power for power in range(7)]
 LONGEST_FULL = 8192
@@ -120,45 +120,69 @@ def measure_model(side: str, kind: str, length: int, repeats: int) -> dict[str, 
     return {**found, "parameters": sum(p.numel() for p in model.parameters())}
 
 
+class Measurements:
+    """What was measured, by name; an earlier run's are not measured again."""
+
+    def __init__(self, path: Path | None) -> None:
+        known = list(saved(path, "measured")) if path else []
+        self.out = Transcript(path)
+        self.known: dict[str, dict[str, float]] = {}
+        for row in known:
+            self.keep(row.pop("measured"), row)
+
+    def keep(self, name: str, found: dict[str, float]) -> dict[str, float]:
+        self.known[name] = found
+        self.out.say(json.dumps({"measured": name, **found}))
+        return found
+
+    def once(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """The measurement of this name, made now if there is none."""
+        return self.known[name] if name in self.known else self.keep(name, measure())
+
+
 def exponent(points: Mapping[int, float]) -> float:
     """The slope of a line through the logarithms."""
     lengths, values = zip(*points.items(), strict=True)
     return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
 
 
-def layers(out: Transcript, repeats: int) -> None:
+def layers(made: Measurements, kinds: Sequence[AttentionKind], repeats: int) -> None:
     rows = []
     torch.set_num_threads(1)
-    for kind in ATTENTION_KINDS:
+    for kind in kinds:
         lengths = [length for length in LENGTHS if kind != "full" or length <= LONGEST_FULL]
-        found = {length: measure_layer(kind, length, repeats) for length in lengths}
-        seconds = {length: row["cpu"] for length, row in found.items()}
-        memory = {length: row["bytes"] for length, row in found.items()}
-        for name, unit, values in (("CPU ms", 1e3, seconds), ("MB", 1e-6, memory)):
+        found = {length: made.once(f"layer {kind} {length}", partial(measure_layer, kind, length, repeats)) for length in lengths}
+        for name, unit, values in (
+            ("CPU ms", 1e3, {length: row["cpu"] for length, row in found.items()}),
+            ("MB", 1e-6, {length: row["bytes"] for length, row in found.items()}),
+        ):
             cells = [f"{values[length] * unit:,.1f}" if length in values else "" for length in LENGTHS]
             limit = f"≤ {LIMITS[kind]}" if kind in LIMITS else ""
             rows.append([kind, name, *cells, f"{exponent(values):.2f}", limit])
-    out.say("One layer, forward and backward:")
-    out.table(["kind", "", *(f"{length:,}" for length in LENGTHS), "exponent", "wanted"], rows)
+    made.out.say("\nOne layer, forward and backward:")
+    made.out.table(["kind", "", *(f"{length:,}" for length in LENGTHS), "exponent", "wanted"], rows)
 
 
-def models(out: Transcript, length: int, repeats: int) -> None:
+def models(made: Measurements, kinds: Sequence[AttentionKind], length: int, repeats: int) -> None:
+    def measured(side: str, kind: str) -> dict[str, float]:
+        given = {"side": side, "kind": kind, "length": length, "repeats": repeats}
+        return made.once(f"model {side} {kind} {length}", partial(watch_peer, __file__, given))
+
     rows = []
-    for kind in (*THEIRS, "full"):
-        ours = watch_peer(__file__, {"side": "heedful", "kind": kind, "length": length, "repeats": repeats})
+    for kind in [kind for kind in kinds if kind in THEIRS or kind == "full"]:
+        ours = measured("heedful", kind)
         cells = [f"{ours['step']:.2f} s, CPU {ours['cpu']:.2f} s, {ours['bytes'] / 1e6:,.0f} MB"]
         if kind in THEIRS:
-            theirs = watch_peer(__file__, {"side": "transformers", "kind": kind, "length": length, "repeats": repeats})
+            theirs = measured("transformers", kind)
             cells.append(f"{theirs['step']:.2f} s, CPU {theirs['cpu']:.2f} s, {theirs['bytes'] / 1e6:,.0f} MB")
             cells += [f"{theirs['step'] / ours['step']:.1f}×", f"{theirs['cpu'] / ours['cpu']:.1f}×"]
             cells += [f"{theirs['bytes'] / ours['bytes']:.1f}×", THEIRS[kind]]
-        out.say(" | ".join([kind, *cells]))
         rows.append([kind, f"{ours['parameters'] / 1e6:.1f} M", *cells, *[""] * (6 - len(cells))])
-    out.say(f"Models of {SHAPE['layers']} layers, {SHAPE['d_model']} wide, at {length:,} tokens, forward and backward:")
-    out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
+    made.out.say(f"\nModels of {SHAPE['layers']} layers, {SHAPE['d_model']} wide, at {length:,} tokens, forward and backward:")
+    made.out.table(["kind", "parameters", "heedful", "transformers", "speed", "CPU time", "memory", "beside"], rows)
 
 
-def kernels(out: Transcript, length: int, repeats: int) -> None:
+def kernels(made: Measurements, length: int, repeats: int) -> None:
     """Ways to compute the same heads."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -184,27 +208,35 @@ def kernels(out: Transcript, length: int, repeats: int) -> None:
     for name, changed in ways.items():
         with changed:
             torch.testing.assert_close(ours(), expected, atol=1e-5, rtol=0)
-            found = measure(ours, repeats)
-            with torch.no_grad():
-                forward = forward_seconds(ours, repeats)
-        rows.append([name, f"{forward * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
+            found = made.once(f"{name} {length}", lambda: {**measure(ours, repeats), "forward": forward_seconds(ours, repeats)})
+        rows.append([name, f"{found['forward'] * 1e3:.0f}", f"{found['cpu'] * 1e3:.0f}", f"{found['bytes'] / 1e6:.1f}"])
+    rows.append(["FlexAttention, compiled", *flex_attention_cells(made, parts, window, expected, repeats), ""])
+    made.out.say(f"A window of {window} over {length:,} positions, {HEADS} heads, {width} wide:")
+    made.out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
+
+
+def flex_attention_cells(
+    made: Measurements, parts: Sequence[Tensor], window: int, expected: Tensor, repeats: int
+) -> tuple[str, str]:
+    """CPU milliseconds of compiled FlexAttention's forward pass, and what its backward pass says."""
+    length = expected.size(2)
     near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= window, None, None, length, length, device="cpu")
-    compiled = torch.compile(flex_attention)
-    query, key, value = parts
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(query, key, value, block_mask=near), expected, atol=1e-5, rtol=0)
-        forward = forward_seconds(lambda: compiled(query, key, value, block_mask=near), repeats)
+    compiled: Callable[..., Tensor] = torch.compile(flex_attention)
+
+    def forward() -> dict[str, float]:
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*parts, block_mask=near), expected, atol=1e-5, rtol=0)
+            return {"forward": forward_seconds(lambda: compiled(*parts, block_mask=near), repeats)}
+
+    found = made.once(f"FlexAttention {length}", forward)
     try:
-        compiled(query, key, value, block_mask=near).sum().backward()
-        backward = "yes"
+        compiled(*parts, block_mask=near).sum().backward()
     except NotImplementedError as error:
-        backward = str(error).split(".")[0]
-    rows.append(["FlexAttention, compiled", f"{forward * 1e3:.0f}", backward, ""])
-    out.say(f"A window of {window} over {length:,} positions, {HEADS} heads, {width} wide:")
-    out.table(["way", "forward, CPU ms", "and backward, CPU ms", "MB"], rows)
+        return f"{found['forward'] * 1e3:.0f}", str(error).split(".")[0]
+    return f"{found['forward'] * 1e3:.0f}", "it has one"
 
 
-def reversible(out: Transcript, length: int, repeats: int) -> None:
+def reversible(made: Measurements, length: int, repeats: int) -> None:
     """What reversible layers would save and cost: like them, each layer is computed again in the backward pass."""
     torch.set_num_threads(1)
     again = partial(checkpoint, use_reentrant=False)
@@ -218,44 +250,45 @@ def reversible(out: Transcript, length: int, repeats: int) -> None:
             ),
         ):
             with changed:
-                found = measure_model("heedful", kind, length, repeats)
+                found = made.once(f"{kind} {name} {length}", partial(measure_model, "heedful", kind, length, repeats))
             rows.append([kind, name, f"{found['cpu']:.1f}", f"{found['bytes'] / 1e6:,.0f}"])
-    out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
-    out.table(["kind", "layers", "CPU s", "MB"], rows)
+    made.out.say(f"Layers computed again in the backward pass, in the model of {SHAPE['layers']} layers at {length:,} tokens:")
+    made.out.table(["kind", "layers", "CPU s", "MB"], rows)
 
 
 def forward_seconds(step: Callable[[], Tensor], repeats: int) -> float:
     """The median CPU seconds of a forward pass."""
-    step()
     seconds = []
-    for _ in range(repeats):
-        started = time.process_time()
+    with torch.no_grad():
         step()
-        seconds.append(time.process_time() - started)
+        for _ in range(repeats):
+            started = time.process_time()
+            step()
+            seconds.append(time.process_time() - started)
     return statistics.median(seconds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="also write what is printed to this file; what it has is not measured again")
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--repeats", type=int, default=3, help="of which the median counts")
     parser.add_argument("--part", choices=["all", "models", "layers", "kernels"], default="all")
+    parser.add_argument("--kinds", nargs="+", choices=ATTENTION_KINDS, default=list(ATTENTION_KINDS))
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
-        given = json.loads(arguments.peer)
-        found = measure_model(**given)
+        found = measure_model(**json.loads(arguments.peer))
         print(json.dumps({**found, "step": found["seconds"]}))  # `seconds` will be those of the whole process
         return
-    out = Transcript(arguments.output)
+    made = Measurements(arguments.output)
     if arguments.part in ("all", "models"):
-        models(out, arguments.length, arguments.repeats)
+        models(made, arguments.kinds, arguments.length, arguments.repeats)
     if arguments.part in ("all", "layers"):
-        layers(out, arguments.repeats)
+        layers(made, arguments.kinds, arguments.repeats)
     if arguments.part in ("all", "kernels"):
-        kernels(out, arguments.length, arguments.repeats)
-        reversible(out, arguments.length, arguments.repeats)
+        kernels(made, arguments.length, arguments.repeats)
+        reversible(made, arguments.length, arguments.repeats)
 
 
 if __name__ == "__main__":
