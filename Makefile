@@ -46,7 +46,7 @@ node_modules/.bin/eslint: package.json package-lock.json
 	else echo 'npm cannot install ESLint: the JavaScript of the page is not checked'; fi
 
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not slow'
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 docs: .venv/dev
 	@$(BIN)/python docs/reference.py
@@ -56,7 +56,7 @@ docs: .venv/dev
 slow: .venv/dev
 	@HEEDFUL_FUZZ=25 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@HEEDFUL_FUZZ=50 $(BIN)/python -m pytest -n 0 -s tests/serving/test_schema.py
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m slow
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
 
 soak: .venv/dev
 	@$(BIN)/python benchmarks/soak.py runs/dates --minutes 10

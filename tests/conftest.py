@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -19,9 +19,13 @@ from filelock import FileLock
 from heedful.cli.main import main
 from heedful.recipes import Recipe, load_recipe
 
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
 pytest_plugins = ["browser", "servers", "page_models"]  # fixtures that open pages, start `heedful serve`, pack models into a page
 ROOT = Path(__file__).parents[1]
-SLOWEST = ["serving", "system", "page", "docs"]  # rooms; they begin first, so that no test process is left with one at the end
+SLOWEST = ["serving", "system", "page", "docs"]  # rooms
 WORDS = "zero one two three four five six seven eight nine".split()
 THINGS = "sun rain wind snow cloud river stone tree".split()
 MONTHS = "January March May July October".split()
@@ -166,13 +170,21 @@ def small_recipe(task: str, folder: Path, *overrides: str) -> Recipe:
     return load_recipe(task, [*data, *small, *own, *overrides])
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each file stays in one test process, so that what it shares is made once; a room that shares a server does, too."""
-    for item in items:
-        room = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group("serving" if room == "serving" else str(item.path.relative_to(ROOT))))
+    """The slowest rooms begin, so that no test process is left with one at the end."""
     items.sort(key=lambda item: SLOWEST.index(room) if (room := item.path.parent.name) in SLOWEST else len(SLOWEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Each file stays in one test process, so that what it shares is made once; all files about serving share servers."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "serving" if nodeid.startswith("tests/serving/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli.lines import LINES, groups_of_lines
+from heedful.cli.lines import LINES_OF_FILE, groups_of_lines
 from heedful.errors import HeedfulError, UsageError
 
 
 def test_arguments_and_files_make_the_same_groups_every_time(tmp_path: Path) -> None:
-    lines = [f"line {number}" for number in range(2 * LINES + 10)]
+    lines = [f"line {number}" for number in range(2 * LINES_OF_FILE + 10)]
     (tmp_path / "lines").write_text("\n".join(lines), encoding="utf-8")
-    expected = [lines[:LINES], lines[LINES : 2 * LINES], lines[2 * LINES :]]
+    expected = [lines[:LINES_OF_FILE], lines[LINES_OF_FILE : 2 * LINES_OF_FILE], lines[2 * LINES_OF_FILE :]]
     for _ in range(5):
         assert list(groups_of_lines(lines, None)) == expected
         assert list(groups_of_lines(None, tmp_path / "lines")) == expected

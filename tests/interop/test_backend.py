@@ -115,6 +115,7 @@ def test_the_command_line_exports_and_decodes(trained: Trained, tmp_path: Path, 
     folder = trained("translation")
     output, _ = run("export", folder, tmp_path / "out", "--to", "ctranslate2", "--quantize", "int8")
     assert "outputs identical" in output
+    assert "which computes in int8" in output
     native, _ = run("translate", folder, "1 2 3", "4 5", "--backend", "native")
     theirs, _ = run("translate", folder, "1 2 3", "4 5", "--backend", "ctranslate2")
     assert theirs == native

@@ -151,7 +151,10 @@ def test_the_last_of_two_overrides_counts() -> None:
         ("model.droput=0", "did you mean 'dropout'?"),
         ("model.preset=bas", "did you mean 'base'?"),
         ("tokenizer.knd=bpe", "did you mean 'kind'?"),
-        ("decoding.zzzzz=1", "known: beam, length_penalty, max_extra, max_tokens, validation_beam"),
+        (
+            "decoding.zzzzz=1",
+            "known: beam, length_penalty, max_extra, max_tokens, no_repeat_ngram, repetition_penalty, validation_beam",
+        ),
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(override: str, nearest: str) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,7 @@ class Killed(Silence):
         if self.text in text:
             raise KeyboardInterrupt
 
-    def track(self, label: str, total: int | None):  # type: ignore[no-untyped-def]  # as in Screen
-        done = 0
-
+    def track(self, label: str, total: int | None, done: int = 0) -> Callable[[int], None]:
         def tick(more: int) -> None:
             nonlocal done
             done += more
@@ -231,7 +230,9 @@ def test_helpers_get_their_share_of_the_time(
     assert given[-1] is None
 
 
-def test_as_many_lines_are_used_as_training_can_read_often_enough(whole: Path, tmp_path: Path) -> None:
+def test_as_many_lines_are_used_as_training_can_read_often_enough(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe, helper = recipe_with(whole), whole / "run" / "reverse"
     lines = ["x" * 47] * 100  # about eleven tokens each, and as many of true pairs
     assert passes_over(recipe, helper, lines, None) == pytest.approx(40 * 300 / 2200)
@@ -243,6 +244,11 @@ def test_as_many_lines_are_used_as_training_can_read_often_enough(whole: Path, t
 
     shutil.copytree(whole / "run", tmp_path / "run", ignore=shutil.ignore_patterns("translations"))
     heard = Heard()
+    translate_plain_text(recipe, tmp_path / "run", HELPERS[0], heard, None, 1e-6)
+    assert "plain text: left out; about 0 steps fit into the time that is left, and the pairs alone need" in heard.said
+    assert (lines_translated(tmp_path / "run" / "reverse"), translations(tmp_path / "run" / "reverse")) == (0, ())
+    shutil.rmtree(tmp_path / "run" / "reverse" / "translations")
+    monkeypatch.setattr("heedful.training.plain_text.steps_for_pairs", lambda recipe: 0)
     translate_plain_text(recipe, tmp_path / "run", HELPERS[0], heard, None, 8 * 2 * 5 * 40 / rate)
     assert "teach little in fewer than 8" in heard.said
     assert 1 <= lines_translated(tmp_path / "run" / "reverse") < 100

@@ -13,6 +13,7 @@ from pathlib import Path
 from heedful.cli import console
 
 LINES = 256  # processed together, at most
+LINES_OF_FILE = 2048  # of a file, which is all there
 FEW = 2  # lines that are not UTF-8 cause a warning each; more of them mean another encoding
 
 
@@ -75,7 +76,8 @@ def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> 
 
 def _in_groups(lines: Iterator[str], patient: bool) -> Iterator[list[str]]:
     """Full groups, except for the last; if not `patient`, a group is whatever lines have arrived, possibly one."""
-    waiting: queue.Queue[str | BaseException | None] = queue.Queue(LINES)
+    most = LINES_OF_FILE if patient else LINES
+    waiting: queue.Queue[str | BaseException | None] = queue.Queue(most)
 
     def read() -> None:
         try:
@@ -95,7 +97,7 @@ def _in_groups(lines: Iterator[str], patient: bool) -> Iterator[list[str]]:
                 end = entry or True
                 break
             group.append(entry)
-            if len(group) == LINES or (not patient and waiting.empty()):
+            if len(group) == most or (not patient and waiting.empty()):
                 break
             entry = waiting.get()
         if group:

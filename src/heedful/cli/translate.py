@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.cli.verb import backend, to, verb_command
+from heedful.cli.verb import backend, output, to, verb_command
 
 EXAMPLES = """Examples:
 
@@ -10,9 +10,11 @@ EXAMPLES = """Examples:
 
 `heedful translate runs/en-de/best --input test.en > test.out`
 
+`heedful translate runs/en-de/best --input huge.en.gz --output huge.de`
+
 `cat test.en | heedful translate runs/en-de/best --beam 5 --n-best 3 --json`
 
 `heedful translate runs/both --to en "Ein Hund rennt."`
 """
 
-translate = verb_command("translate", "runs/dates/best", own=[to, backend])
+translate = verb_command("translate", "runs/dates/best", own=[to, output, backend])

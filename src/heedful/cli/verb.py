@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -63,6 +63,7 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
     def command(**values: Any) -> None:
         options = verb.options(**{key: values[key] for key in hints(verb.options)})
         extra = {parameter.name: values[parameter.name] for parameter in own}
+        extra["input"] = values["input"]
         from heedful.pipelines.load import load_for_verb
         from heedful.runtime.device import pick_device
 
@@ -78,6 +79,11 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
 
             use_backend(pipeline, values["model"], from_json("backend", Backend, extra["backend"]), console.note)
         groups = groups_of_lines(values["text"], values["input"], file_names=pipeline.task == "image-classification")
+        if extra.get("output"):
+            if not values["input"] or not values["input"].is_file():
+                raise UsageError("--output needs --input FILE, so that the same command can continue after an interruption")
+            wish = {key: str(values[key]) for key in values if key not in ("output", "device")}
+            extra["wish"] = {**wish, **_versions(values["input"], values["model"])}
         (work or show_results)(Request(verb, pipeline, options, groups, values["as_json"], extra))
 
     command.__name__, command.__doc__ = name, f"{verb.about}. Takes arguments, a file, or standard input."
@@ -96,6 +102,9 @@ def _parameter(name: str, annotation: Hint, default: object) -> inspect.Paramete
 
 
 to = own_option("to", str | None, None, "Of a run with both directions (`train --both`): the language to translate into.")
+output = own_option(
+    "output", Path | None, None, "Write to this file, with --input: complete or absent; interrupted, the same command continues."
+)
 backend = own_option("backend", str, "native", ABOUT_BACKEND)
 
 
@@ -112,18 +121,84 @@ def show_results(request: Request) -> None:
     """Print the result of every input in order. One that cannot be used is reported; the others are processed all the same."""
     from heedful.pipelines.pipeline import run_each
 
-    failed = total = 0
+    if request.own.get("output"):
+        _write_results(request)
+        return
+    failed = total = loops = 0
     for group in request.groups:
         for given, results in zip(group, run_each(request.pipeline, group, request.options), strict=True):
             total += 1
             if isinstance(results, InputError):
                 failed += 1
                 console.say(f"error: input {total:,}: {results}", error=True)
+            loops += _is_loop(request, given, results)
             for line in _lines(request, given, results, first=total == 1):
                 print(line)
         sys.stdout.flush()
+    _tell(total, failed, loops)
+
+
+def _tell(total: int, failed: int, loops: int) -> None:
+    """What was wrong with some inputs or outputs."""
+    if loops:
+        advice = "--no-repeat-ngram 4 prevents that"
+        console.say(f"warning: {loops:,} of {total:,} outputs repeat a few words again and again; {advice}", error=True)
     if failed:
         raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
+
+
+def _write_results(request: Request) -> None:
+    """Write the result of every input into a file, which is there when all are done; what an earlier process did is kept."""
+    from heedful.cli.output_file import OutputFile
+    from heedful.data.lines import open_text
+    from heedful.pipelines.pipeline import run_each
+
+    file = OutputFile(Path(str(request.own["output"])), cast(JsonObject, request.own["wish"]))
+    with open_text(Path(str(request.own["input"]))) as lines:
+        total = sum(1 for _ in lines)
+    screen = console.screen(error=True)
+    if file.done.inputs:
+        screen.say(f"continuing after {file.done.inputs:,} of {total:,} lines")
+    tick = screen.track(request.verb.name, total, file.done.inputs)
+    skipped = 0
+    try:
+        for group in request.groups:
+            if skipped < file.done.inputs:  # a file always has the same groups
+                skipped += len(group)
+                continue
+            each = run_each(request.pipeline, group, request.options)
+            failed = loops = 0
+            written: list[str] = []
+            for number, (given, results) in enumerate(zip(group, each, strict=True), file.done.inputs + 1):
+                if isinstance(results, InputError):
+                    failed += 1
+                    console.say(f"error: input {number:,}: {results}", error=True)
+                loops += _is_loop(request, given, results)
+                written += _lines(request, given, results, first=number == 1)
+            file.add(written, len(group), failed, loops)
+            skipped += len(group)
+            tick(len(group))
+    finally:
+        screen.close()
+    file.finish()
+    _tell(file.done.inputs, file.done.failed, file.done.loops)
+
+
+def _versions(input: Path, model: Path) -> JsonObject:
+    """When the input and the model were last changed, and how large they are."""
+    from heedful.pipelines.model_directory import find_directory
+
+    facts = {"input": input.stat(), "weights": (find_directory(model) / "model.safetensors").stat()}
+    return {f"{name} file": [stat.st_size, stat.st_mtime_ns] for name, stat in facts.items()}
+
+
+def _is_loop(request: Request, given: object, results: Sequence[Result] | InputError) -> bool:
+    """Whether the output for an input repeats itself and the input does not, though the verb could prevent it."""
+    from heedful.decoding.repetition import repeats_itself
+
+    if isinstance(results, InputError) or getattr(request.options, "no_repeat_ngram", True):
+        return False
+    return not repeats_itself(str(given).split()) and any(repeats_itself(result.as_text().split()) for result in results)
 
 
 def _lines(request: Request, given: object, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:

@@ -71,6 +71,7 @@ class FastSearch:
     def fits(model: object, sentence: Sentence) -> bool:
         """Whether this sentence can be decoded here: by a model that can, on a CPU, without what only the plain search does."""
         plain = sentence.sampling is not None or sentence.alternatives or sentence.tree is not None
+        plain = plain or sentence.discourages_repetition
         return not plain and isinstance(model, FastModel) and model.fast_decoder(max(1, sentence.beam)) is not None
 
     def __init__(self, model: FastModel, limits: Limits, beam: int) -> None:

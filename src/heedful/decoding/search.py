@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.length_penalty import length_penalty
+from heedful.decoding.repetition import discourage_repetition
 from heedful.decoding.sentence import Hypothesis, Limits, Sampling, Sentence
 
 
@@ -132,7 +133,10 @@ class Search(Generic[State]):
         """Write the next token of every sentence; returns the sentences that are now finished, which have left."""
         if self.state is None:
             return []
-        scores = next_log_probabilities(self.model.step(self.newest[:, None], self.state), self.limits)  # (R, V)
+        logits = self.model.step(self.newest[:, None], self.state)  # (R, V)
+        if any(sentence.discourages_repetition for sentence in self.sentences):
+            self._discourage_repetition(logits)
+        scores = next_log_probabilities(logits, self.limits)  # (R, V)
         kept = [self._extend(group, scores) if group.sentences[0].beam else self._write(group, scores) for group in self.groups]
         before = self.sentences
         parts = [part for part in kept if part.sentences]
@@ -152,6 +156,16 @@ class Search(Generic[State]):
         whole = len(kinds) == 1
         device = self.newest.device
         self.groups = [Group(members, None if whole else torch.tensor(rows, device=device)) for members, rows in kinds.values()]
+
+    def _discourage_repetition(self, logits: Tensor) -> None:
+        """Change the logits (R, V) of sentences that want less repetition; a prompt counts as written, too."""
+        row = 0
+        for sentence in self.sentences:
+            prompt = [] if self.limits.beyond_source else [*sentence.source, sentence.first]
+            for place in range(sentence.rows if sentence.discourages_repetition else 0):
+                written = [*prompt, *(sentence.path(place) if sentence.beam else sentence.tokens)]
+                discourage_repetition(logits[row + place], written, sentence.no_repeat_ngram, sentence.repetition_penalty)
+            row += sentence.rows
 
     def _continue(self, sentences: list[Sentence], origins: Tensor, newest: Tensor, totals: Tensor) -> None:
         """Go on with these sentences, and for each of their rows with the row it continues."""

@@ -63,6 +63,8 @@ class Sentence:
     alpha: float = 0.6  # of the length penalty
     n_best: int = 1
     sampling: Sampling | None = None
+    no_repeat_ngram: int = 0  # no n-gram of so many tokens is written twice; 0: any
+    repetition_penalty: float = 1.0  # of the logits of tokens that were written
     alternatives: int = 0  # how many of the most probable tokens are kept for every token written, without a beam
 
     tokens: list[int] = field(default_factory=list)  # written so far, without a beam
@@ -80,6 +82,10 @@ class Sentence:
     def rows(self) -> int:
         """Rows of a batch that it takes."""
         return max(1, self.beam)
+
+    @property
+    def discourages_repetition(self) -> bool:
+        return bool(self.no_repeat_ngram) or self.repetition_penalty != 1.0
 
     @property
     def hypotheses(self) -> list[Hypothesis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -87,6 +88,9 @@ def forbid(projection: Any, tokens: Sequence[int]) -> None:
 
 def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
     """Load what was written with CTranslate2 and compare its answers with ours."""
+    import ctranslate2
+
+    ctranslate2.set_log_level(logging.ERROR)  # it warns of what `computing` says
     software, exact = f"ctranslate2 {version('ctranslate2')}", quantize is None
     kind = kind_of(pipeline.model.config)
     if kind == "seq2seq":
@@ -96,9 +100,15 @@ def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize
     return check_encoder(pipeline, folder, token_rows(pipeline, texts), software, what, exact)
 
 
+def computing(model: Any, exact: bool) -> str:
+    """The precision in which a model of a lower one is computed here: a processor without it uses another."""
+    return "" if exact else f", which computes in {model.compute_type} here,"
+
+
 def check_translator(pipeline: Any, folder: Path, texts: Sequence[str], software: str, what: str, exact: bool) -> Comparison:
     """Greedy outputs and their log-probabilities."""
     engine = CTranslate2Engine(folder, pipeline, positions(pipeline))
+    software += computing(engine.translator, exact)
     sentences = sentences_of(pipeline, texts)
     engine.decode(sentences)
     theirs = [text_answer(sentence.hypotheses[0]) for sentence in sentences]
@@ -110,6 +120,7 @@ def check_generator(pipeline: Any, folder: Path, texts: Sequence[str], software:
     import ctranslate2
 
     generator = ctranslate2.Generator(str(folder), intra_threads=torch.get_num_threads())
+    software += computing(generator, exact)
     tokenizer, config, limits = pipeline.tokenizer, pipeline.model.config, pipeline.limits
     names = vocabulary([tokenizer.backend.id_to_token(number) for number in range(config.vocab)], config.vocab)
     theirs = []
@@ -134,6 +145,7 @@ def check_encoder(
     import ctranslate2
 
     encoder = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
+    software += computing(encoder, exact)
     tokenizer, model = pipeline.tokenizer, pipeline.model
     ours, theirs = [], []
     for row in rows:

@@ -51,9 +51,10 @@ class CTranslate2Engine:
         self.target_names, self.target_ids = target, {name: number for number, name in enumerate(target)}
 
     def can_decode(self, sentence: Sentence) -> bool:
-        """Whether this sentence is decoded as asked for: random draws and lists of alternatives are not."""
+        """Whether this sentence is decoded as asked for: random draws, lists of alternatives and less repetition are not."""
         lengths = max(len(sentence.source) + 1, sentence.longest)
-        return sentence.sampling is None and not sentence.alternatives and lengths <= self.longest
+        plain = sentence.sampling is None and not sentence.alternatives and not sentence.discourages_repetition
+        return plain and lengths <= self.longest
 
     def decode(self, sentences: Iterable[Sentence]) -> list[Sentence]:
         """Decode sentences from beginning to end; returns those that it cannot decode."""

@@ -15,6 +15,8 @@ Alpha = Annotated[float, Interval(ge=0, le=10)]
 Temperature = Annotated[float, Interval(ge=0.001, le=1000)]
 TopK = Annotated[int, Interval(ge=0, le=10**9)]
 TopP = Annotated[float, Interval(ge=1e-6, le=1)]
+NoRepeat = Annotated[int, Interval(ge=0, le=1000)]
+Repetition = Annotated[float, Interval(ge=0.01, le=100)]
 Seed = Annotated[int, Interval(ge=0, le=2**63 - 1)]
 Top = Annotated[int, Interval(ge=1, le=10**7)]
 
@@ -43,11 +45,21 @@ OptionsType = TypeVar("OptionsType", bound=Options)
 
 
 @dataclass(frozen=True)
-class SummarizeOptions(Options):
-    """How a summary is searched for."""
+class SearchOptions(Options):
+    """How an output is searched for."""
 
     beam: Beam | None = setting(None, "Beam width; 1 is greedy [default: the model's].")
     length_penalty: Alpha | None = setting(None, "The α of beam search: larger favours longer outputs [default: the model's].")
+
+
+@dataclass(frozen=True)
+class SummarizeOptions(SearchOptions):
+    """How a summary is searched for."""
+
+    no_repeat_ngram: NoRepeat | None = setting(None, "Write no n-gram of this length twice; 0 allows it [default: the model's].")
+    repetition_penalty: Repetition | None = setting(
+        None, "Above 1: tokens already written become less probable [default: the model's, usually 1]."
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,8 @@ class GenerateOptions(Options):
     top_k: TopK = setting(0, "Only the k most probable tokens; 0 is all.")
     top_p: TopP = setting(1.0, "Only the most probable tokens that make up p.")
     seed: Seed = setting(1, "Another seed, another text.")
+    no_repeat_ngram: NoRepeat = setting(0, "Write no n-gram of this many tokens twice, the prompt included; 0 allows it.")
+    repetition_penalty: Repetition = setting(1.0, "Above 1: tokens already written, or of the prompt, become less probable.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +111,7 @@ class ClassifyOptions(Options):
 
 
 @dataclass(frozen=True)
-class ExplainOptions(SummarizeOptions):
+class ExplainOptions(SearchOptions):
     """What is explained of a model's work, and how the model works."""
 
     target: str | None = setting(None, "Explain this output instead of the model's own.")

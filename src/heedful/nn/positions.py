@@ -41,11 +41,10 @@ class SinusoidalPositions(nn.Module):
     def forward(self, length: int, start: int | Tensor = 0) -> Tensor:
         """Encodings (length, D) of the positions from `start` on; (B, length, D) when each row has a start of its own (B,)."""
         end = length + (int(start.max()) if isinstance(start, Tensor) else start)
-        if end > self.table.size(0):  # the table grows with the longest input
-            self.table = self.compute(0, 2 * end).to(self.table)
-        if isinstance(start, Tensor):
-            return self.table[positions_from(start, length, self.table.device)]
-        return self.table[start:end]
+        table = self.table  # a local variable, because several threads may decode with one model
+        if end > table.size(0):  # the table grows with the longest input
+            self.table = table = self.compute(0, 2 * end).to(table)
+        return table[positions_from(start, length, table.device)] if isinstance(start, Tensor) else table[start:end]
 
 
 class LearnedPositions(nn.Module):

@@ -12,7 +12,7 @@ from heedful.data.parallel import Pair
 from heedful.decoding.sentence import Sentence
 from heedful.evaluation.rouge import summary_scores
 from heedful.evaluation.score_names import Scores
-from heedful.jobs.options import Alpha, Beam, Options, OptionValue, SummarizeOptions, TranslateOptions
+from heedful.jobs.options import Alpha, Beam, NoRepeat, Options, OptionValue, Repetition, SummarizeOptions, TranslateOptions
 from heedful.jobs.results import Result, Summary, on_one_line
 from heedful.models.seq2seq import Seq2Seq
 from heedful.pipelines.pipeline import Texts, as_list, options_of
@@ -36,8 +36,20 @@ class Summarizer(Translator):
         max_extra: CountOrNone = 50,
         max_length: Count = 512,
         max_tokens: CountOrNone = 0,
+        no_repeat_ngram: NoRepeat = 0,
+        repetition_penalty: Repetition = 1.0,
     ) -> None:
-        super().__init__(model, source_tokenizer, target_tokenizer, beam, length_penalty, max_extra, max_tokens=max_tokens)
+        super().__init__(
+            model,
+            source_tokenizer,
+            target_tokenizer,
+            beam,
+            length_penalty,
+            max_extra,
+            max_tokens=max_tokens,
+            no_repeat_ngram=no_repeat_ngram,
+            repetition_penalty=repetition_penalty,
+        )
         self.max_length = max_length
 
     @property

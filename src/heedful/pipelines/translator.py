@@ -17,7 +17,7 @@ from heedful.errors import InputError
 from heedful.evaluation.bleu import BleuOptions, translation_scores
 from heedful.evaluation.perplexity import perplexity
 from heedful.evaluation.score_names import Sample, Scores
-from heedful.jobs.options import Alpha, Beam, Options, OptionValue, TranslateOptions
+from heedful.jobs.options import Alpha, Beam, NoRepeat, Options, OptionValue, Repetition, TranslateOptions
 from heedful.jobs.results import Result, ScoredText, Translation
 from heedful.models.seq2seq import Seq2Seq
 from heedful.nn.fast.loss import label_smoothed_loss
@@ -54,12 +54,15 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
         source_language: str = "",
         target_language: str = "",
         max_tokens: CountOrNone = 0,
+        no_repeat_ngram: NoRepeat = 0,
+        repetition_penalty: Repetition = 1.0,
     ) -> None:
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.beam, self.length_penalty, self.max_extra = beam, length_penalty, max_extra
         self.max_tokens = max_tokens
+        self.no_repeat_ngram, self.repetition_penalty = no_repeat_ngram, repetition_penalty
         self.source_language, self.target_language = source_language, target_language  # codes such as "en", or unknown
         self.bleu: BleuOptions = {}  # how sacreBLEU is to score, where not as usual: tokenize, lowercase
 
@@ -75,6 +78,8 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
             "length_penalty": self.length_penalty,
             "max_extra": self.max_extra,
             "max_tokens": self.max_tokens,
+            "no_repeat_ngram": self.no_repeat_ngram,
+            "repetition_penalty": self.repetition_penalty,
             "source_language": self.source_language,
             "target_language": self.target_language,
         }
@@ -135,10 +140,13 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
         )
         width = 0 if o.sample or beam == 1 else beam
         first, limits = self.target_tokenizer.bos, self.limits
-        return [
-            [Sentence(ids, first, limits.longest(len(ids) + 1), width, alpha, n_best, draw) for draw in draws if text.strip()]
-            for text, ids in zip(inputs, encoded, strict=True)
-        ]
+        ngram = self.no_repeat_ngram if o.no_repeat_ngram is None else o.no_repeat_ngram
+        penalty = self.repetition_penalty if o.repetition_penalty is None else o.repetition_penalty
+
+        def sentence(ids: list[int], draw: Sampling | None) -> Sentence:
+            return Sentence(ids, first, limits.longest(len(ids) + 1), width, alpha, n_best, draw, ngram, penalty)
+
+        return [[sentence(ids, draw) for draw in draws if text.strip()] for text, ids in zip(inputs, encoded, strict=True)]
 
     def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:
         """Sources of similar length, each with its end."""

@@ -79,10 +79,11 @@ class Writer(DecoderPipeline[TextWindow, WindowLoss]):
         check_beam(self.model.config, max(1, o.beam), self.model.config.context)
         beam = o.beam if o.beam > 1 else 0
         draws = [None if o.beam else Sampling(o.temperature, o.top_k, o.top_p, f"{o.seed}/{draw}") for draw in range(o.count)]
+        less_repetition = o.no_repeat_ngram, o.repetition_penalty
         found = []
         for ids in self.tokenizer.encode_batch(inputs):
             *source, first = self.tokenizer.eos, *ids
-            found.append([Sentence(source, first, o.length, beam, 0.0, sampling=draw) for draw in draws])
+            found.append([Sentence(source, first, o.length, beam, 0.0, 1, draw, *less_repetition) for draw in draws])
         return found
 
     def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:

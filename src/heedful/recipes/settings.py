@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from heedful.errors import UsageError
+from heedful.jobs.options import NoRepeat, Repetition
 from heedful.jobs.registry import PAIRED, WRITERS
 from heedful.settings import Count, CountOrNone, Share, setting
 
@@ -111,4 +112,6 @@ class DecodingSettings:
     length_penalty: Annotated[float, Interval(ge=0, le=10)] = setting(0.6, "the α of beam search: larger favours longer outputs")
     max_extra: Annotated[int, Interval(ge=0, le=1_000_000)] = setting(50, "longest output: input length + this")
     max_tokens: CountOrNone = setting(0, "longest output, however long its input is; 0 sets no such limit")
+    no_repeat_ngram: NoRepeat = setting(0, "no n-gram of this many tokens is written twice; 0 allows it")
+    repetition_penalty: Repetition = setting(1.0, "above 1: tokens already written become less probable")
     validation_beam: Annotated[int, Interval(ge=1, le=1000)] = setting(1, "beam while training, where speed matters more")

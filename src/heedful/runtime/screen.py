@@ -34,19 +34,22 @@ class Screen:
         except OSError:
             self.console.quiet, self.live, self.bar, self.task = True, False, None, None
 
-    def track(self, label: str, total: int | None) -> Callable[[int], None]:
-        """Begin a piece of work; call the result with how much more of it is done."""
+    def track(self, label: str, total: int | None, done: int = 0) -> Callable[[int], None]:
+        """Begin a piece of work, or continue it; call the result with how much more of it is done."""
         self._begin(label, total)
-        started, done = time.monotonic(), 0
+        started, earlier = time.monotonic(), done
 
         def tick(more: int) -> None:
             nonlocal done
             done += more
+            left = ""
+            if total and done > earlier:
+                left = f"{duration((total - done) * (time.monotonic() - started) / (done - earlier))} left"
             if self.bar is not None and self.task is not None:
-                self._update(lambda bar, task: bar.update(task, completed=done))
+                self._update(lambda bar, task: bar.update(task, completed=done, note=left))
             elif time.monotonic() - max(started, self.last) > PLAIN_SECONDS:
                 self.last = time.monotonic()
-                self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
+                self.say(f"{label}: {done:,}" + (f" of {total:,}, {left}" if total else ""))
 
         return tick
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.metrics import Metrics
 from heedful.serving.pool import Pool
-from heedful.serving.request_error import RequestError
+from heedful.serving.request_error import RequestError, unavailable
 from heedful.serving.settings import Keys, ServeSettings
 from heedful.settings import JsonObject
 
@@ -127,6 +127,11 @@ class Edge:
                 await error_answer(path, error)(scope, receive, answer)
         except ClientGone:
             status = 499
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            if not status:  # the time for what has begun is over
+                await error_answer(path, unavailable("the service has stopped", 5))(scope, receive, answer)
         except Exception as error:
             logger.error("a request failed", exc_info=error)
             if not status:

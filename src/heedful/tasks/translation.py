@@ -56,6 +56,8 @@ class SearchSettings(TypedDict):
     length_penalty: float
     max_extra: int
     max_tokens: int
+    no_repeat_ngram: int
+    repetition_penalty: float
 
 
 class TranslationTask(Task[Seq2Seq, Batch]):
@@ -109,6 +111,8 @@ class TranslationTask(Task[Seq2Seq, Batch]):
             "length_penalty": decoding.length_penalty,
             "max_extra": decoding.max_extra,
             "max_tokens": decoding.max_tokens,
+            "no_repeat_ngram": decoding.no_repeat_ngram,
+            "repetition_penalty": decoding.repetition_penalty,
         }
 
     def search_words(self, quick: bool = False) -> str:

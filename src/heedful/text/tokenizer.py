@@ -14,6 +14,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.text.byte_names import BYTE_OF, shown_bytes
 from heedful.text.sentencepiece import SPACE, is_unigram, train_sentencepiece
 
 TOKENIZER_KINDS = ("bpe", "wordpiece", "sentencepiece", "char", "byte", "word")
@@ -166,10 +167,13 @@ class Tokenizer:
         return f"{' ' if first and first.startswith(SPACE) else ''}{self.decode(ids)}"
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each token as text, for display."""
-        if isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
-            return [self.decode([token]) or str(self.backend.id_to_token(token)) for token in ids]
-        return [str(self.backend.id_to_token(token)) for token in ids]
+        """Each token as text, for display. Of a character of which a token has only some bytes, these are named."""
+        names = [str(self.backend.id_to_token(token)) for token in ids]
+        if not isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+            return names
+        texts = [self.decode([token]) or name for token, name in zip(ids, names, strict=True)]
+        cut = ["\ufffd" in text and BYTE_OF.keys() >= set(name) for text, name in zip(texts, names, strict=True)]
+        return [shown_bytes(name) if inside else text for text, name, inside in zip(texts, names, cut, strict=True)]
 
 
 def _train_wordpiece(texts: list[str], size: int, specials: list[AddedToken]) -> Backend:

@@ -18,10 +18,11 @@ from heedful.data.drops import Drops
 from heedful.data.lines import read_lines
 from heedful.data.monolingual import choose_lines, chosen_lines, translate_lines
 from heedful.data.prepare_pairs import files_of
-from heedful.data.statistics import CHARACTERS
+from heedful.data.statistics import CHARACTERS, pair_statistics
 from heedful.errors import UsageError
 from heedful.jobs.data_settings import PairSettings
 from heedful.pipelines.load import load_pipeline
+from heedful.plan.plan import plan_pairs
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.device import pick_device
 from heedful.runtime.run_log import read_metrics
@@ -42,7 +43,7 @@ HELPERS = (Helper("monolingual_target", "reverse", True), Helper("monolingual_so
 STEPS = 0.5  # of a helper's training, as a share of the recipe's, where these are given
 LOOKED_AT = 5000  # lines that show which language a plain text is in
 FEW = 20  # words that may be alike in both languages
-PASSES = 8  # over the pairs made of plain text; in fewer, their errors cost more than they teach
+PASSES = 8  # over the pairs made of plain text, at least; a rule of thumb
 TRANSLATING = 1 / 6  # of the time there is
 Train = Callable[[Recipe, Path, float | None], object]
 
@@ -147,7 +148,11 @@ def translate_plain_text(
     lines = chosen_lines(folder / "plain")
     often = passes_over(recipe, folder, lines, left)
     most = None
-    if often is not None and often < PASSES:
+    if left is not None and (steps := steps_in(folder, left)) < (needed := steps_for_pairs(recipe)):
+        most = 0
+        told = f"plain text: left out; about {steps:,} steps fit into the time that is left, and the pairs alone need {needed:,}"
+        screen.say(f"{told}. More --time, more help from plain text")
+    elif often is not None and often < PASSES:
         told = f"plain text: its {len(lines):,} lines can be read {often:.1f} times, but teach little in fewer than {PASSES}"
         if left is None:
             screen.say(f"{told}; give more training.steps, or less text")
@@ -177,3 +182,15 @@ def passes_over(recipe: Recipe, helper: Path, lines: Sequence[str], left: float 
     else:
         tokens = recipe.training.steps * recipe.training.batch_tokens * recipe.training.accumulate
     return float(tokens / (2 * sum(len(line) / CHARACTERS + 1 for line in lines)))
+
+
+def steps_in(helper: Path, seconds: float) -> int:
+    """The steps that fit into some seconds, at the speed of a helper's run."""
+    rows = [row for row in read_metrics(helper / "metrics.jsonl") if row["kind"] == "train"]
+    return int(seconds * rows[-1]["step"] / rows[-1]["seconds"]) if rows else 0
+
+
+def steps_for_pairs(recipe: Recipe) -> int:
+    """The steps that would be planned for the pairs alone if there were no limit of time."""
+    given = {name: value for name, value in recipe.flat().items() if name not in recipe.open}
+    return plan_pairs(pair_statistics(recipe.data, recipe.training.seed), given).full_steps

@@ -19,6 +19,33 @@ function byteLevel(tokens) {
   return [new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes))];
 }
 
+/**
+ * The name of a byte-level token as its characters, and in ⟨⟩ bytes that are only a part of one; null if it is none.
+ * @param {string} name
+ */
+export function shownBytes(name) {
+  const bytes = [...name].map((char) => BYTES.get(char));
+  if (bytes.includes(undefined)) return null;
+  const data = Uint8Array.from(/** @type {number[]} */ (bytes));
+  let shown = "";
+  for (let at = 0; at < data.length;) {
+    const size = [1, 2, 3, 4].find((length) => at + length <= data.length && characterOf(data.subarray(at, at + length)) !== null);
+    shown += size ? characterOf(data.subarray(at, at + size)) : `⟨${data[at].toString(16).toUpperCase().padStart(2, "0")}⟩`;
+    at += size ?? 1;
+  }
+  return shown.replaceAll("⟩⟨", " ");
+}
+
+/** @param {Uint8Array} bytes */
+function characterOf(bytes) {
+  try {
+    const text = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true }).decode(bytes);
+    return [...text].length === 1 ? text : null;
+  } catch {
+    return null;
+  }
+}
+
 const CLEAN = [
   [" .", "."], [" ?", "?"], [" !", "!"], [" ,", ","], [" ' ", "'"], [" n't", "n't"], [" 'm", "'m"], [" do not", " don't"],
   [" 's", "'s"], [" 've", "'ve"], [" 're", "'re"],

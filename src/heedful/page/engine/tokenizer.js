@@ -1,7 +1,7 @@
 /** Text ↔ token ids, equal to `text/tokenizer.py`: added tokens, normalizer, pre-tokenizer, model and decoder of a tokenizer.json. */
 
 import { AlignedText, literally } from "./aligned_text.js";
-import { buildDecoder } from "./decoders.js";
+import { buildDecoder, shownBytes } from "./decoders.js";
 import { buildNormalizer } from "./normalizers.js";
 import { buildPreTokenizer } from "./pre_tokenizers.js";
 import { buildTokenModel } from "./token_models.js";
@@ -122,7 +122,11 @@ export class Tokenizer {
    * @param {number[]} ids
    */
   tokens(ids) {
-    return ids.map((id) => (this.spaced && this.decode([id])) || (this.names[id] ?? "None"));
+    return ids.map((id) => {
+      const name = this.names[id] ?? "None";
+      const text = (this.spaced && this.decode([id])) || name;
+      return this.spaced && text.includes("\ufffd") ? shownBytes(name) ?? text : text;
+    });
   }
 
   /**
