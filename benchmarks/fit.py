@@ -63,7 +63,7 @@ def planned(name: str, overrides: list[str], seconds: float, folder: Path) -> tu
     share = recipe.training.r_drop_from if recipe.training.r_drop else 1.0
     judged = min(fit.data.valid, recipe.training.validate_pairs)
     steps = min(recipe.training.steps, Clock(speed, share, judged, fit.data.valid + fit.data.test).steps_in(seconds))
-    every = max(1, steps // validations(steps))
+    every = -(-steps // validations(steps))
     rhythm = [f"training.{key}={every}" for key in ("validate_every", "checkpoint_every")]
     return load_recipe(name, [*overrides, f"training.steps={steps}", *rhythm]), f"{steps:,} steps"
 

@@ -9,7 +9,7 @@ def test_few_pairs_are_told_what_to_expect_and_what_helps() -> None:
     expect, helps = advice(2_000, {"model.pretrained": ""})
     assert expect.startswith("2,000 pairs are few")
     assert "BLEU" in expect
-    assert helps.index("more pairs") < helps.index("data.monolingual_target") < helps.index("model.pretrained")
+    assert helps.index("more pairs") < helps.index("model.pretrained") < helps.index("data.monolingual_target")
     assert not advice(FEW, {})
 
 

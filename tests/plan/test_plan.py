@@ -57,6 +57,7 @@ def test_any_text_and_any_time_give_a_valid_recipe(pairs: int, length: int, seco
     assert again.flat() == recipe.flat()
     assert recipe.training.warmup <= recipe.training.steps
     assert recipe.training.validate_every <= recipe.training.steps
+    assert -(-recipe.training.steps // recipe.training.validate_every) <= 16, "the last validation is the one at the end"
     assert all(choice.reason for choice in plan.choices)
 
 

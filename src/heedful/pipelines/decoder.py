@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +20,7 @@ from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
 BATCH_NUMBERS = 2**21  # narrow models decode more of many inputs together: these / d_model tokens
 REFILL = 0.5  # the share of a batch that is free before more of many inputs join
+WIDE = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
 SHARE = 16  # sentences that are worth a thread of their own
 
 
@@ -68,7 +69,8 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
         stop = threading.Event()
         with self.working():
             if threads < 2:
-                self._decode_part(ordered, stop)
+                with one_thread_each() if self.model.config.d_model < WIDE else nullcontext():
+                    self._decode_part(ordered, stop)
                 return
             with one_thread_each(), ThreadPoolExecutor(threads) as pool:
                 try:

@@ -1,7 +1,7 @@
 """A plan: the settings that fit parallel text of some size, a machine of some speed and the time there is, each with its reason.
 
 `plan_pairs` is a plain function of numbers: nothing is read and nothing is trained here. The middle of its scale is what was
-measured on Multi30k, 29,000 short pairs; larger corpora are an extrapolation.
+measured on Multi30k, 29,000 short pairs; both ends are an extrapolation.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | 
     dropout = choose("model.dropout", short_dropout(_up_to(DROPOUTS, data.pairs), part), reason)
     choose("training.learning_rate", round(0.003 * (128 / width) ** 0.5, 6), f"for a width of {width}")
     choose("training.ema", round(min(0.9999, max(0.0, 1 - 16 / steps)), 5), f"a mean over a sixteenth of {steps:,} steps")
-    every = max(1, steps // validations(steps))
+    every = -(-steps // validations(steps))
     every = choose("training.validate_every", every, f"{validations(steps)} validations")
     choose("training.checkpoint_every", min(1000, every), "at most 1,000 steps can be lost")
     patient = validations(steps) == MOST_VALIDATIONS
