@@ -79,7 +79,7 @@ def verb_command(name: str, example: str, work: Work | None = None, own: Sequenc
 
             use_backend(pipeline, values["model"], from_json("backend", Backend, extra["backend"]), console.note)
         groups = groups_of_lines(values["text"], values["input"], file_names=pipeline.task == "image-classification")
-        if extra.get("output"):
+        if work is None and extra.get("output"):
             if not values["input"] or not values["input"].is_file():
                 raise UsageError("--output needs --input FILE, so that the same command can continue after an interruption")
             wish = {key: str(values[key]) for key in values if key not in ("output", "device")}
