@@ -299,14 +299,16 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(pairs: tuple[Path, 
     kept = tmp_path / "kept"
     shutil.copytree(run / "checkpoints", kept)
     process.send_signal(signal.SIGCONT)
-    process.communicate()
+    said, _ = process.communicate()
     assert len(list_checkpoints(run / "checkpoints")) == 1
     last = list_checkpoints(kept)[-3:]  # the oldest may not have been deleted yet
     flats = [load_checkpoint(path)[0]["weights"].double() for _, path in last]
     assert len(flats) == 3
-    if "final model: the best model" in said:  # the mean scored lower than the best model, which took its place
-        return
     final = load_file(run / "final" / "model.safetensors")
+    if "final model: the best model" in said:  # the mean scored lower than the best model, which took its place
+        best = load_file(run / "best" / "model.safetensors")
+        assert all(torch.equal(final[name], best[name]) for name in best)
+        return
     layout = load_checkpoint(list_checkpoints(kept)[0][1])[1]
     flat = torch.cat([final[name].flatten() for name in layout])
     assert torch.equal(flat, (sum(flats, torch.zeros(())) / 3).float())

@@ -1,7 +1,7 @@
 """Time and peak memory of one layer, measured in a fresh process; nothing is tried that does not fit.
 
-Memory is what PyTorch's allocator hands out, counted allocation by allocation: the same on every machine and in every run,
-whatever the system or the allocator keeps for later.
+Memory is what PyTorch's allocator hands out, counted allocation by allocation: the same in every run, whatever the
+system or the allocator keeps for later. Kernels' own buffers count too; they may differ between processors.
 """
 
 from __future__ import annotations
