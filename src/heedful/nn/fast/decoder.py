@@ -24,16 +24,33 @@ from heedful.nn.fast.decoder_layer import FastDecoderLayer
 from heedful.nn.positions import RotaryPositions
 
 ROOM = 16  # steps for which fresh buffers have room
+GROUPS = 6  # of sources of different lengths; more of them are padded and become one
 TIDY = 24  # columns per hypothesis that may be added before those on no path are removed
 
 
 class LayerKeys(NamedTuple):
-    """Keys and values of a layer: of the target so far (S · H, ≥ N, K or V) and of the source (S · H, L, K or V)."""
+    """Keys and values of the target so far in a layer: (S · H, ≥ N, K or V)."""
 
     key: Tensor
     value: Tensor
-    source_key: Tensor
-    source_value: Tensor
+
+
+class Sources(NamedTuple):
+    """Some sources of similar length; those of other lengths are kept apart, so that short ones are not padded to long ones."""
+
+    number: int  # S
+    mask: Tensor  # (S, 1, 1, L): 0, or −∞ on padding
+    keys: list[tuple[Tensor, Tensor]]  # keys and values of each layer: (S · H, L, K or V)
+
+    def picked(self, rows: Tensor, heads: int) -> Sources:
+        """Those of these rows, without columns that are padding everywhere."""
+        mask = self.mask.index_select(0, rows)
+        longest = most(mask[:, 0, 0] == 0.0)
+        of_head = (rows[:, None] * heads + torch.arange(heads)).flatten()  # (S · H,)
+        keys = [
+            (key[:, :longest].index_select(0, of_head), value[:, :longest].index_select(0, of_head)) for key, value in self.keys
+        ]
+        return Sources(len(rows), mask[..., :longest], keys)
 
 
 class FastDecoder:
@@ -46,8 +63,8 @@ class FastDecoder:
         first = blocks[0].self_attention
         self.heads, self.rotary = first.heads, first.positions if isinstance(first.positions, RotaryPositions) else None
         self.layers: list[LayerKeys] = []
+        self.sources: list[Sources] = []  # of the sentences, in their order
         dtype = embedding.weight.dtype
-        self.source_mask = torch.zeros(0, 1, 1, 0, dtype=dtype)  # (S, 1, 1, L): 0, or −∞ on padding
         self.path = torch.zeros(0, beam, 0, dtype=dtype)  # (S, B, N): 0 on the columns of a hypothesis' path, −∞ on others
         self.position = torch.zeros(0, dtype=torch.long)  # (S,) of the next token
         self.uneven = False  # whether some column is on no path of some sentence; among several hypotheses it always may be
@@ -67,39 +84,38 @@ class FastDecoder:
         """Take in sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
         new, columns = source_mask.size(0), self.path.size(2)
         self.uneven = self.uneven or columns > 0
-        longest = max(source_mask.size(1), self.source_mask.size(3))
         mask = self.path.new_zeros(source_mask.shape).masked_fill(~source_mask, -math.inf)[:, None, None]
-        masks = [F.pad(one, (0, longest - one.size(3)), value=-math.inf) for one in (self.source_mask, mask)]
-        self.source_mask = torch.cat(masks)
+        self.sources.append(Sources(new, mask, [(key.flatten(0, 1), value.flatten(0, 1)) for key, value in sources]))
+        if len(self.sources) > GROUPS:
+            self.sources = [together(self.sources)]
         self.path = torch.cat([self.path, self.path.new_full((new, self.beam, columns), -math.inf)])
         self.position = torch.cat([self.position, torch.zeros(new, dtype=torch.long)])
         capacity = columns + ROOM * self.beam
         if not self.layers:
-            self.layers = [LayerKeys(*(x.new_empty(0, 0, x.size(3)) for x in (*source, *source))) for source in sources]
-        for index, (layer, source) in enumerate(zip(self.layers, sources, strict=True)):
-            target = [widened(x[:, :columns], new * self.heads, capacity) for x in layer[:2]]
-            both = [joined(x, y.flatten(0, 1), longest) for x, y in zip(layer[2:], source, strict=True)]
-            self.layers[index] = LayerKeys(*target, *both)
+            self.layers = [LayerKeys(*(x.new_empty(0, 0, x.size(3)) for x in source)) for source in sources]
+        for index, layer in enumerate(self.layers):
+            self.layers[index] = LayerKeys(*(widened(x[:, :columns], new * self.heads, capacity) for x in layer))
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these sentences (S,), in this order, and only with columns that are on a path of theirs."""
+        """Go on with these sentences (S,), which are in their order, and only with columns that are on a path of theirs."""
         path = self.path.index_select(0, rows)
         on_path = (path == 0.0).any(1)  # (S, N)
         count = most(on_path)
         columns = on_path.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]  # (S, count)
         self.path = path.gather(2, columns[:, None].expand(-1, self.beam, -1))
         self.uneven = not bool((self.path == 0.0).all())
-        source_mask = self.source_mask.index_select(0, rows)
-        longest = most(source_mask[:, 0, 0] == 0.0)
-        self.source_mask = source_mask[..., :longest]
         self.position = self.position.index_select(0, rows)
         self.tidied = count
         of_head = (rows[:, None] * self.heads + torch.arange(self.heads)).flatten()  # (S · H,)
         columns = columns.repeat_interleave(self.heads, 0)  # (S · H, count)
         for index, layer in enumerate(self.layers):
-            target = [picked(x, of_head, columns, count + ROOM * self.beam) for x in layer[:2]]
-            source = [x[:, :longest].index_select(0, of_head) for x in layer[2:]]
-            self.layers[index] = LayerKeys(*target, *source)
+            self.layers[index] = LayerKeys(*(picked(x, of_head, columns, count + ROOM * self.beam) for x in layer))
+        first, kept = 0, []
+        for group in self.sources:
+            inside = rows[(rows >= first) & (rows < first + group.number)] - first
+            kept += [group.picked(inside, self.heads)] if len(inside) else []
+            first += group.number
+        self.sources = kept
 
     def reorder(self, origins: Tensor) -> None:
         """Let each hypothesis continue the one at place `origins` (S, B) of its sentence."""
@@ -123,8 +139,7 @@ class FastDecoder:
                 layer = self.layers[index] = layer._replace(key=roomier(layer.key, columns), value=roomier(layer.value, columns))
             heads = self._attend_to_target(block.queries_keys_values(x), block.widths, layer, columns, rotation)
             x = block.after_self(x, heads)
-            heads = self._weighted(block.cross_queries(x), layer.source_key, layer.source_value, self.source_mask)
-            x = block.after_cross(x, heads)
+            x = block.after_cross(x, self._attend_to_source(block.cross_queries(x), index))
         self.position = self.position + 1
         states: Tensor = self.decoder.norm(x)
         return states
@@ -148,6 +163,12 @@ class FastDecoder:
         mask = self.path[:, None] if self.beam > 1 or self.uneven else None
         return self._weighted(query, layer.key[:, :end], layer.value[:, :end], mask)
 
+    def _attend_to_source(self, query: Tensor, layer: int) -> Tensor:
+        """Cross-attention of queries (R, H · K) → (R, H · V)"""
+        groups = zip(query.split([group.number * self.beam for group in self.sources]), self.sources, strict=True)
+        heads = [self._weighted(part, *group.keys[layer], group.mask) for part, group in groups]
+        return torch.cat(heads) if len(heads) > 1 else heads[0]
+
     def _weighted(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of queries (R, H · K) over keys and values (S · H, N, K or V); mask (S, 1, B or 1, N) → (R, H · V)."""
         rows, beam, heads = len(query), self.beam, self.heads
@@ -169,14 +190,16 @@ def most(mask: Tensor) -> int:
     return int(mask.sum(1).max()) if len(mask) else 0
 
 
-def joined(first: Tensor, second: Tensor, length: int) -> Tensor:
-    """The rows of both, (…, ≤ length, width), padded to this length with zeros."""
-    if not len(first) and second.size(1) == length:
-        return second.contiguous()
-    both = first.new_zeros(len(first) + len(second), length, second.size(2))
-    both[: len(first), : first.size(1)] = first
-    both[len(first) :, : second.size(1)] = second
-    return both
+def together(groups: Sequence[Sources]) -> Sources:
+    """All sources in one group, padded to the longest."""
+    longest = max(group.mask.size(3) for group in groups)
+    mask = torch.cat([F.pad(group.mask, (0, longest - group.mask.size(3)), value=-math.inf) for group in groups])
+    layers = zip(*(group.keys for group in groups), strict=True)
+    keys = [
+        tuple(torch.cat([F.pad(x, (0, 0, 0, longest - x.size(1))) for x in column]) for column in zip(*layer, strict=True))
+        for layer in layers
+    ]
+    return Sources(len(mask), mask, [(key, value) for key, value in keys])
 
 
 def widened(buffer: Tensor, rows: int, capacity: int) -> Tensor:
