@@ -157,6 +157,8 @@ def router(service: Service) -> APIRouter:
         kind = given.get("format") or "text"
         if kind not in ("text", "html"):
             raise RequestError(400, f"{str(kind)[:40]} format is not supported")
+        if source == "auto":
+            await service.languages.prepare()
         ways, detected = chosen_ways(service, inputs, source, target)
         work = [
             asyncio.ensure_future(translate_text(service, request, way, text, wanted, kind == "html"))
@@ -186,6 +188,7 @@ def router(service: Service) -> APIRouter:
         check_key(service, request, given)
         text = text_of(given, "q")
         check_size(service, [text])
+        await service.languages.prepare()
         found = [percentage(code, p) for code, p in service.languages.detect(text)[:5]]
         return JSONResponse([one for one in found if one["confidence"] > 0] or found[:1])
 
@@ -214,6 +217,8 @@ def router(service: Service) -> APIRouter:
                 400, f"Invalid request: the file is not UTF-8 but {guess_encoding(content) or 'no text'}"
             ) from error
         check_size(service, [text])
+        if text_of(given, "source") == "auto":
+            await service.languages.prepare()
         (way,), _ = chosen_ways(service, [text], text_of(given, "source"), text_of(given, "target"))
         best, _ = await translate_text(service, request, way, text, 0, suffix != ".txt")
         secret = files.keep(name, best.encode())
