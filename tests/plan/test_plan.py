@@ -42,13 +42,14 @@ def test_the_middle_of_the_scale_is_the_measured_recipe() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(
-    pairs=st.integers(2, 10**8),
+    pairs=st.integers(0, 10**8),
     length=st.integers(1, 2000),
     seconds=st.none() | st.floats(1, 10**6),
     step=st.floats(1e-4, 100),
 )
 @example(pairs=2, length=1, seconds=1.0, step=100.0)
 @example(pairs=10**8, length=2000, seconds=None, step=1.0)
+@example(pairs=0, length=1, seconds=None, step=1.0)
 def test_any_text_and_any_time_give_a_valid_recipe(pairs: int, length: int, seconds: float | None, step: float) -> None:
     plan = plan_pairs(text_of(pairs, length), decided(), seconds, Speed(1.0, step, 2 * step, step / 50, step / 20))
     recipe = planned(plan)

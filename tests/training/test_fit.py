@@ -184,3 +184,10 @@ def test_the_time_decides_how_large_a_model_is_where_there_are_many_pairs(
         assert heard.lines[0].startswith("trial: 1 + 1 layers of 16: about ")
     for given in ("model.layers=1", "model.preset=base"):
         assert not shape_trial.needs_trial(load_recipe("translation", [*toy_language(tmp_path), given]), chosen.data)
+
+
+def test_a_table_without_pairs_is_named_with_what_it_has(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "pairs.csv").write_text('"a cat","eine Katze"\n' * 20, encoding="utf-8")
+    _, err = run("train", "translation", f"data.source={tmp_path / 'pairs.csv'}", "--dry-run", code=1)
+    assert "no usable pair in" in err
+    assert "a table needs a tab between a source and its target" in err

@@ -119,12 +119,13 @@ def plan_pairs(
     wanted = shape_for(data.pairs)
     shape = wanted if largest is None else min(wanted, largest, key=lambda one: one.parameters)
     why = many if shape is wanted else f"{many}, but not the time for a larger model"
-    like = min(data.pairs, shape.pairs)  # pairs that a model of this size is for
+    count = max(1, data.pairs)  # none at all is an error that the preparation explains
+    like = min(count, shape.pairs)  # pairs that a model of this size is for
     vocabulary = vocabulary_size(data, like)
     vocabulary = choose("tokenizer.size", vocabulary, f"{many}, {data.distinct_characters:,} different characters")
     layers, width = _complete(shape, why, given, choose)
     batch_tokens = choose("training.batch_tokens", _up_to(BATCHES, like), f"{why}: small batches learn faster")
-    passes = PASSES * (MIDDLE / data.pairs) ** 0.5
+    passes = PASSES * (MIDDLE / count) ** 0.5
     full_steps = max(LEAST_STEPS, rounded(passes * data.tokens_of_a_pass / batch_tokens))
 
     r_drop, helps = 1.0, "the same batch twice with different dropout helps where data is scarce"
