@@ -8,7 +8,8 @@
   requests in the same order, as `po4a` leaves them
 
 Manuals are there with the packages `manpages-de`, `manpages-fr` and `manpages-ja`; catalogues come with programs. A corpus for
-which there is too little is left out. Whole catalogues or pages are held out, and a source that also stands in a held-out part is left out of training.
+which there is too little is left out. Whole catalogues or pages are held out, and a source that also stands in a held-out part
+is left out of training.
 """
 
 from __future__ import annotations
