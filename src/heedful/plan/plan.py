@@ -124,7 +124,7 @@ def plan_pairs(
     vocabulary = vocabulary_size(data, like)
     vocabulary = choose("tokenizer.size", vocabulary, f"{many}, {data.distinct_characters:,} different characters")
     layers, width = _complete(shape, why, given, choose)
-    batch_tokens = choose("training.batch_tokens", _up_to(BATCHES, like), f"{why}: small batches learn faster")
+    batch_tokens = choose("training.batch_tokens", _up_to(BATCHES, like), f"{many}: small batches learn faster")
     passes = PASSES * (MIDDLE / count) ** 0.5
     full_steps = max(LEAST_STEPS, rounded(passes * data.tokens_of_a_pass / batch_tokens))
 
