@@ -1,6 +1,6 @@
 // One sentence goes through the model: choose a layer, and see every step of it with the numbers of this input.
 
-import {button, choices, make} from "../dom.js";
+import {bring, button, choices, make} from "../dom.js";
 import {attentionAt} from "./numbers.js";
 import {outputStage} from "./flow_output.js";
 import {attentionStages, embeddingStages, feedStages, layerName, stateStages, sequenceOfStack} from "./stages.js";
@@ -125,7 +125,7 @@ export class FlowView {
       for (const card of cards) card.classList.remove("lit");
       if (!this.playing || index >= cards.length || !cards[index].isConnected) return this.stop();
       cards[index].classList.add("lit");
-      cards[index].scrollIntoView({block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"});
+      bring(cards[index], "center");
       this.waiting = setTimeout(() => next(index + 1), STEP);
     };
     next(0);
