@@ -4,7 +4,7 @@ import {isolated, make, makeSvg, shortLabel} from "../dom.js";
 
 const [DOWN, LEFT, TOP, RIGHT] = [34, 92, 26, 56];
 const ACROSS = {least: 70, most: 104}; // pixels from one step to the next
-const [GAP, LETTER] = [24, 6.8]; // pixels between two steps, and of a character
+const [GAP, LETTER] = [24, 6.4]; // pixels between two steps, and of a character
 
 /** Where every node stands: {node → {step, row}} with the best of a step on top, but parents as straight as possible. */
 function layout(steps) {
@@ -47,7 +47,7 @@ export function beamTree({steps}, upTo, {label, begin, select = () => {}, room =
     nodes.push(makeSvg("g", {class: `node ${state}${last ? " new" : ""}`, transform: `translate(${x(node.step)} ${y(node.row)})`, tabindex: "0", role: "img",
       "aria-label": `${node.text} ${Math.exp(node.log_probability).toFixed(3)} ${node.state}`,
       on: {pointerenter: () => select(node), focus: () => select(node)}},
-    makeSvg("rect", {x: -half, y: -13, width: 2 * half, height: 26, rx: 8}), makeSvg("text", {y: 4, "text-anchor": "middle"}, isolated(shortLabel(node.text, Math.floor((2 * half - 14) / LETTER))))));
+    makeSvg("rect", {x: -half, y: -13, width: 2 * half, height: 26, rx: 8}), makeSvg("text", {y: 4, "text-anchor": "middle"}, isolated(shortLabel(node.text, Math.floor((2 * half - 10) / LETTER))))));
   }
   const width = x(Math.max(0, shown.length - 1)) + RIGHT, height = y(rows - 1) + 26;
   const svg = makeSvg("svg", {class: "beam", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label},
