@@ -60,7 +60,7 @@ export const en = {
   "picture.attendsTo": "attends to: the strongest colour is {most}.", "picture.cls": "[CLS] gets {share}.",
 
   "map.encoder": "Encoder", "map.decoder": "Decoder", "map.embedding": "Embedding", "map.output": "Output", "map.pooling": "Pooling", "map.states": "States", "map.mixed": "Attention", "map.layer": "Layer", "map.head": "Head",
-  "map.between": "Every decoder layer reads the encoder’s last vectors through cross-attention.", "flow.play": "Play", "flow.stop": "Stop",
+  "map.between": "Every decoder layer reads the encoder’s last vectors through cross-attention.", "map.between.recurrent": "The decoder begins with the encoder’s last state, and looks back at all of them through attention.", "map.between.unattending": "Only the encoder’s last state passes to the decoder.", "flow.play": "Play", "flow.stop": "Stop",
   "numbers.score": "score", "numbers.softmax": "softmax", "numbers.point": "Point at a number; each column is one dimension.", "numbers.meeting": "Query, key, and their products", "numbers.products": "q · k", "numbers.dimension": "dimension {number}",
   "numbers.bias": "position bias", "numbers.divisor": "divisor √d_k", "numbers.masked": "mask", "numbers.sum": "sum", "numbers.mix": "Weighted values and their sum", "numbers.mixOf": "What is mixed for",
   "numbers.scaled": "÷ √d_k", "numbers.weights": "softmax", "numbers.hidden": "{count} hidden", "numbers.tokens": "Token embeddings", "numbers.positions": "Positions", "numbers.segments": "Segments", "numbers.sumOf": "Sum",

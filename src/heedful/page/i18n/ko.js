@@ -60,7 +60,7 @@ export const ko = {
   "picture.attendsTo": "— 가장 진한 색은 {most}입니다.", "picture.cls": "[CLS]는 {share}를 받습니다.",
 
   "map.encoder": "인코더", "map.decoder": "디코더", "map.embedding": "임베딩", "map.output": "출력", "map.pooling": "풀링", "map.states": "상태", "map.mixed": "어텐션", "map.layer": "층", "map.head": "헤드",
-  "map.between": "디코더의 모든 층은 크로스 어텐션으로 인코더의 마지막 벡터들을 읽습니다.", "flow.play": "재생", "flow.stop": "멈춤",
+  "map.between": "디코더의 모든 층은 크로스 어텐션으로 인코더의 마지막 벡터들을 읽습니다.", "map.between.recurrent": "디코더는 인코더의 마지막 상태에서 시작하고, 어텐션으로 모든 상태를 되돌아봅니다.", "map.between.unattending": "인코더의 마지막 상태만 디코더로 넘어갑니다.", "flow.play": "재생", "flow.stop": "멈춤",
   "numbers.score": "점수", "numbers.softmax": "소프트맥스", "numbers.point": "숫자를 가리켜 보세요. 열 하나가 차원 하나입니다.", "numbers.meeting": "쿼리와 키, 그리고 둘의 곱", "numbers.products": "q · k", "numbers.dimension": "{number}번째 차원",
   "numbers.bias": "위치 편향", "numbers.divisor": "나누는 수 √d_k", "numbers.masked": "마스크", "numbers.sum": "합", "numbers.mix": "가중치를 곱한 값과 그 합", "numbers.mixOf": "섞인 결과:",
   "numbers.scaled": "÷ √d_k", "numbers.weights": "소프트맥스", "numbers.hidden": "{count}개 가려짐", "numbers.tokens": "토큰 임베딩", "numbers.positions": "위치", "numbers.segments": "세그먼트", "numbers.sumOf": "합",

@@ -52,6 +52,8 @@ export class FlowView {
   drawMap(places, number) {
     const {t, state} = this.app;
     const go = place => state.set({stack: place.stack, layer: place.layer});
+    const {kind, attention} = this.explanation;
+    const between = kind !== "recurrent" ? "map.between" : attention.some(({layers}) => layers.length) ? "map.between.recurrent" : "map.between.unattending";
     const rows = ["encoder", "decoder"].filter(stack => places.some(place => place.stack === stack));
     this.map.replaceChildren(...rows.map(stack => {
       const inside = places.filter(place => place.stack === stack || (["output", "pooling"].includes(place.stack) && stack === rows.at(-1)));
@@ -61,7 +63,7 @@ export class FlowView {
           const name = ["output", "pooling"].includes(place.stack) ? t(`map.${place.stack}`) : layerName(t, this.explanation.kind, place.stack, place.layer);
           return [index ? make("i", {"aria-hidden": "true"}) : null, button(name, () => go(place), {"aria-pressed": places.indexOf(place) === number, class: "block"})];
         }));
-    }), rows.length > 1 ? make("p", {class: "hint between"}, t("map.between")) : "");
+    }), rows.length > 1 ? make("p", {class: "hint between"}, t(between)) : "");
   }
 
   drawHeads(count) {
