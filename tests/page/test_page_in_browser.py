@@ -129,6 +129,9 @@ def test_what_is_said_of_a_whole_input_or_word_is_shown_as_such(open_model: Open
 def test_on_a_phone_a_change_is_told_where_it_is_made(open_model: OpenModel) -> None:
     page = open_model("translation", 390, view="whatif", text="3 1 4")
     assert not page.locator(".brief").is_visible()
+    tab = page.locator(".tabs [aria-pressed=true]").bounding_box()
+    assert tab is not None
+    assert 0 <= tab["x"] <= 390 - tab["width"]  # the tab that is open is in sight
     page.get_by_label("Positions off").check()
     page.locator(".brief").get_by_text(re.compile("The output (has changed|is the same)")).wait_for()
     box = page.locator(".brief").bounding_box()

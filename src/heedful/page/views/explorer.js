@@ -40,7 +40,9 @@ export class Explorer {
 
   show() {
     const {name, view} = this.current;
-    this.tabs.show(this.names.indexOf(name));
+    const place = this.names.indexOf(name), tab = this.tabs.buttons[place];
+    this.tabs.show(place);
+    this.tabs.view.scrollLeft = tab.offsetLeft - (this.tabs.view.clientWidth - tab.offsetWidth) / 2; // on a phone not all tabs are in sight
     if (this.stage.firstChild !== view.view) this.stage.replaceChildren(view.view);
     this.tour.show();
     this.refresh();
