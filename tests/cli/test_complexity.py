@@ -101,4 +101,4 @@ def test_ctrl_c_prints_what_was_measured_until_then() -> None:
         process.kill()
     assert process.returncode == 128 + signal.SIGINT
     assert json.loads(out)["layers"][0]["layer"] == "convolution"
-    assert err.splitlines()[-1] == "stopped by Ctrl-C: this is what was measured until then"
+    assert err.splitlines()[-1] == "stopped by Ctrl-C: these are the results so far"

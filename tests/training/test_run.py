@@ -101,8 +101,8 @@ def test_the_scores_at_the_end_say_how_they_differ_from_the_validations(tmp_path
     write_text(tmp_path / "recipe.toml", recipe.to_toml())
     out, _ = run("train", tmp_path / "recipe.toml", "--run", tmp_path / "run")
     assert re.search(r"validation \(greedy\): BLEU", out)
-    assert "scored with beam 3, where validations while training were greedy" in out
-    assert "where validations while training used 5" in out
+    assert "scored with beam 3; validation during training was greedy" in out
+    assert "; validation during training used 5" in out
 
 
 def test_what_a_preset_brings_to_training_is_shown(tmp_path: Path, run: Run) -> None:

@@ -37,17 +37,17 @@ def complexity(
     kernel: Annotated[int, typer.Option(help="Kernel k of a convolution, in positions.")] = 3,
     path_lengths: Annotated[str, typer.Option(help="Lengths at which paths are traced, separated by commas.")] = "16,32,64,128",
     path_window: Annotated[int, typer.Option(help="Window r where paths are traced.")] = 8,
-    rounds: Annotated[int, typer.Option(help="Rounds of each measurement, of which the fastest counts.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds of each measurement; the fastest counts.")] = 3,
     seconds: Annotated[float, typer.Option(help="Leave out measurements that would take longer than this.")] = 60.0,
     png: Annotated[Path | None, typer.Option(help="Write the curves as a picture.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every measurement as a line.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every measurement as a line of a CSV file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write tables and curves as a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Measure the paper's Table 1 on real layers: time and memory, sequential steps, and the longest path between positions.
 
-    Each time and each peak of memory is that of a forward and a backward pass of one layer, on the CPU, in a process of its
-    own. What does not fit into memory is left out.
+    Time and peak memory are those of a forward and a backward pass of one layer on the CPU, each in a process of its own.
+    Measurements that would not fit into memory are left out.
     """
     from heedful.cli import console
     from heedful.complexity import table
@@ -74,7 +74,7 @@ def complexity(
     if png or html:
         load_matplotlib()  # fail now if it is missing, not after the measurements
     parts = len(plan.layers) * (len(plan.points) + len(plan.path_lengths))
-    console.note(f"{parts:,} measurements; Ctrl-C ends them and shows what has been found")
+    console.note(f"{parts:,} measurements; Ctrl-C stops and shows the results so far")
     screen = console.screen(error=True)
     tick = screen.track("measuring", parts)
     found: list[LayerReport] = []
@@ -96,7 +96,7 @@ def complexity(
     if html:
         write_text(html, page(plan, found))
     if stopped:
-        raise Stopped("stopped by Ctrl-C: this is what was measured until then", signal.SIGINT)
+        raise Stopped("stopped by Ctrl-C: these are the results so far", signal.SIGINT)
 
 
 def show(plan: Plan, found: Sequence[LayerReport]) -> None:

@@ -34,8 +34,10 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Argument(help="Held-out data in the format of the job: text, TSV, CoNLL, SQuAD, JSONL, a folder.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence per line (plain or gzip).")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Of a translation: the reference translations, line by line.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="For translation: the source text, one sentence per line (plain or gzip).")
+    ] = None,
+    reference: Annotated[Path | None, typer.Option(help="For translation: the reference translations, line by line.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy [default: the model's].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of beam search [default: the model's].")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, ja-mecab, char …")] = "13a",
@@ -115,7 +117,7 @@ def _examples(pipeline: AnyPipeline, data: Path | None, source: Path | None, ref
 
 
 def _unknown_labels(pipeline: AnyPipeline, examples: list[Any]) -> Drops:
-    """How often each label occurs that the model never learned; raises an error if that is most of the data."""
+    """Count labels that the model never learned; raises an error if they are most of the data."""
     from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
 

@@ -14,7 +14,7 @@ from heedful.complexity.survey import LayerReport, Plan
 from heedful.complexity.table import skipped_lines, tables
 from heedful.errors import HeedfulError
 
-LINES = ("-", "--", ":", "-.")  # layers beyond the eleven colours differ in these
+LINES = ("-", "--", ":", "-.")  # line styles, for more layers than the eleven colours
 
 
 def load_matplotlib() -> Any:
@@ -55,7 +55,7 @@ def drawn(plan: Plan, reports: Sequence[LayerReport], form: str) -> bytes:
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     written = io.BytesIO()
-    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if form == "svg" else None  # nothing that is not drawn
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if form == "svg" else None  # only what is drawn
     figure.savefig(written, format=form, dpi=110, metadata=metadata)
     pyplot.close(figure)
     return written.getvalue()

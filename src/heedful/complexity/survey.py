@@ -17,9 +17,9 @@ from heedful.runtime.device import available_memory
 from heedful.runtime.screen import duration
 
 FLOAT = 4  # bytes
-LONGEST, WIDEST = 10_000_000, 65_536  # what can be asked for; how much of it fits depends on the memory
+LONGEST, WIDEST = 10_000_000, 65_536  # largest sizes that may be requested; memory may allow less
 LONGEST_PATH = 1024  # positions between which gradients are traced, each with each
-COPIES = 40  # of a layer's input that a forward and a backward pass may keep at a time, roughly
+COPIES = 40  # copies of a layer's input that a forward and a backward pass keep at a time, roughly
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Plan:
     layers: Sequence[str]
     lengths: Sequence[int]
     widths: Sequence[int]
-    shape: Shape  # its width is that of the measurements over lengths
+    shape: Shape  # its width is used for the measurements over lengths
     length: int  # of the measurements over widths
     path_lengths: Sequence[int]
     path_shape: Shape
     rounds: int = 3
-    seconds: float = 60.0  # no measurement that takes longer
+    seconds: float = 60.0  # measurements that would take longer are skipped
 
     def __post_init__(self) -> None:
         for name, values, most in (
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass
 class LayerReport:
-    """What was found of one layer."""
+    """The results for one layer."""
 
     layer: LayerType
     costs: list[Cost] = field(default_factory=list)
@@ -92,7 +92,7 @@ class LayerReport:
 
 
 def survey(plan: Plan, tick: Callable[[], object], found: list[LayerReport]) -> None:
-    """Measure everything, calling `tick` after each part; what is found is in `found` even when this is interrupted."""
+    """Measure everything, calling `tick` after each part; results so far are in `found` even if this is interrupted."""
     for name in plan.layers:
         report = LayerReport(LAYERS[name])
         found.append(report)
@@ -125,7 +125,7 @@ def cost_of(report: LayerReport, plan: Plan, length: int, shape: Shape) -> Cost:
 
 
 def predicted(report: LayerReport, length: int, shape: Shape) -> tuple[float, float]:
-    """The bytes and seconds that a measurement will need: by what the layer keeps, and by the measurements so far."""
+    """The predicted bytes and seconds of a measurement, from what the layer keeps and the measurements so far."""
     layer = report.layer
     needed = float(FLOAT * (COPIES * length * shape.width + 12 * shape.width**2))
     if layer.dense:

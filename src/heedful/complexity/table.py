@@ -75,7 +75,7 @@ def path_rows(plan: Plan, reports: Sequence[LayerReport]) -> tuple[list[str], Ro
 
 
 def skipped_lines(reports: Sequence[LayerReport]) -> list[str]:
-    """A line for every measurement that was not made, with the reason."""
+    """A line for every skipped measurement, with the reason."""
     return [
         f"{report.layer.name} at {cost.length:,} positions, {cost.width:,} wide, was left out: {cost.skipped}"
         for report in reports
@@ -98,7 +98,7 @@ def as_csv(reports: Sequence[LayerReport]) -> str:
 
 
 def as_json(plan: Plan, reports: Sequence[LayerReport]) -> JsonObject:
-    """The plan and everything that was found."""
+    """The plan and all results."""
     return {
         "plan": asdict(plan),
         "layers": [

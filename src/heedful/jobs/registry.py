@@ -1,4 +1,4 @@
-"""The jobs and the verbs, each described here and nowhere else. Classes are named, not imported: PyTorch waits until needed."""
+"""The jobs and the verbs, each described here and nowhere else. Classes are named, not imported, so that PyTorch loads late."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Job:
     """What a model is trained for."""
 
     name: str  # `task` in recipes and config.json
-    what: str  # what people call such a model
-    verbs: tuple[str, ...]  # the first is what such a model is for
-    example: str  # of using it, after `heedful`; DIRECTORY stands for the model
+    what: str  # what a model of this job is called
+    verbs: tuple[str, ...]  # the first is the main one
+    example: str  # arguments of `heedful` that use the model; DIRECTORY stands for it
     pipeline: str  # module:class that uses a model
     task: str = ""  # module:class that trains one; none for models that are only imported
     data: type[DataSettings] = data.ExampleSettings  # the data section of its recipes
-    generate: tuple[str, ...] = ()  # corpora made on the spot; the first is the default
-    kinds: tuple[str, ...] = ()  # of model; the first is the default
-    preset: str = ""  # of that default
+    generate: tuple[str, ...] = ()  # built-in corpora; the first is the default
+    kinds: tuple[str, ...] = ()  # kinds of model; the first is the default
+    preset: str = ""  # the default preset of that kind
     fixed: tuple[str, ...] = ()  # settings of the model that the job and its data decide
     head: str = "none"  # of a BERT
-    metrics: tuple[str, ...] = ()  # what may choose the best checkpoint; the first is the default
-    shortest: int = 1  # least `data.max_length`
+    metrics: tuple[str, ...] = ()  # metrics that may choose the best checkpoint; the first is the default
+    shortest: int = 1  # smallest `data.max_length`
 
     @property
     def pipeline_class(self) -> type[AnyPipeline]:
@@ -62,11 +62,11 @@ class Job:
         return found
 
     def check_data(self, data: DataSettings) -> None:
-        """Raise an error if the settings of a data section contradict each other, or ask for what this job does not have."""
+        """Raise an error if data settings contradict each other, or are not possible for this job."""
         if data.generate not in ("", *self.generate):
             raise UsageError(f"data.generate must be one of {', '.join(self.generate)}, not '{data.generate}'")
         if data.generate and any(getattr(data, name, "") for name in FILES):
-            raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+            raise UsageError(f"data.generate={data.generate} generates its own data; leave it out to use files")
         for name in ("reverse", "both", "monolingual_target", "monolingual_source"):
             if data.generate and getattr(data, name, ""):
                 raise UsageError(f"data.{name} needs files of pairs, not data.generate={data.generate}")
@@ -250,5 +250,5 @@ VERBS: dict[str, Verb] = {
 
 
 def jobs_of(verb: str) -> list[Job]:
-    """The jobs whose models a verb can use, those it was made for first."""
+    """The jobs whose models a verb can use, starting with those whose main verb it is."""
     return sorted((job for job in JOBS.values() if verb in job.verbs), key=lambda job: job.verbs[0] != verb)

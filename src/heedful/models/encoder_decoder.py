@@ -1,4 +1,4 @@
-"""What every encoder–decoder shares, Transformer or recurrent: embeddings that may be one matrix, and the output (Section 3.4).
+"""What all encoder–decoders share, Transformer or recurrent: embeddings that may be one matrix, and the output (Section 3.4).
 
 Shapes: B batch, L source length, T target length, D d_model.
 """

@@ -30,13 +30,15 @@ class RecurrentConfig:
     attention: Score = setting(
         "additive", "how a decoder state scores an encoder state; with `none` only the encoder's final state is passed on"
     )
-    layers: Layers = setting(1, "of the encoder, and of the decoder")
+    layers: Layers = setting(1, "layers of the encoder, and of the decoder")
     d_model: Width = setting(256, "width of embeddings and states")
     bidirectional: bool = setting(True, "the encoder: half of d_model runs left to right, half right to left")
     dropout: Share = setting(0.1, "after embeddings and states")
     tie: Tie = setting("none", "which embeddings share a matrix with the output: `all`, `target` or `none`")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
-    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    embedding_start: EmbeddingStart = setting(
+        "xavier", "initialisation of embeddings: `xavier` (as `init` says), or `normal`, which is larger"
+    )
+    init: Init = setting("xavier-uniform", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)

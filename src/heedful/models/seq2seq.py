@@ -50,15 +50,17 @@ class Seq2SeqConfig(AttentionFields):
     activation: Activation = setting("relu", "of the feed-forward network")
     norm: Norm = setting("post", "LayerNorm after each sub-layer (`post`, the paper) or before it (`pre`)")
     positions: PositionKind = setting("sinusoidal", "how the model knows the order of tokens")
-    max_positions: Positions = setting(1024, "of learned positions, and of a source with `linformer`")
+    max_positions: Positions = setting(1024, "number of learned positions, and longest source with `linformer`")
     max_distance: Width = setting(32, "of relative positions")
     tie: Tie = setting("all", "which embeddings share a matrix with the output: `all`, `target` or `none`")
-    scale_embedding: bool = setting(True, "token embeddings × √d_model")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
-    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    scale_embedding: bool = setting(True, "multiply token embeddings by √d_model")
+    embedding_start: EmbeddingStart = setting(
+        "xavier", "initialisation of embeddings: `xavier` (as `init` says), or `normal`, which is larger"
+    )
+    init: Init = setting("xavier-uniform", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
     reads: Reads = setting("last", "which encoder layers the decoder reads: `last`, `layerwise` or `mix`")
     decoder_attention_kind: AttentionKind | None = setting(
-        None, "of the decoder's self-attention; none: attention_kind. Cross-attention is always full"
+        None, "kind of the decoder's self-attention; none: attention_kind. Cross-attention is always full"
     )
 
     def __post_init__(self) -> None:
@@ -224,7 +226,7 @@ class Seq2Seq(EncoderDecoder):
         return self.decoder.source_keys(self.encode(source, source_mask))
 
     def fast_decoder(self, beam: int) -> FastDecoder | None:
-        """A decoder of many sentences with `beam` hypotheses each, or None where there is no fast one."""
+        """A fast decoder for many sentences with `beam` hypotheses each, or None if this model has none."""
         weight = self.output_weight
         fits = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and FastDecoder.fits(self.decoder)
         return FastDecoder(self.decoder, self.target_embedding, beam) if fits else None

@@ -28,10 +28,10 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
 
-REVERSE = "reverse"  # the run, inside another, of the other direction
+REVERSE = "reverse"  # the run of the other direction, inside a run directory
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
 LARGEST_HEADER = 100_000_000  # bytes, the limit of the safetensors library
-WRONG_SHOWN = 8  # differences between a model and its weights that are listed
+WRONG_SHOWN = 8  # how many differences between a model and its weights an error lists
 
 
 class DirectoryConfig(TypedDict):
@@ -62,12 +62,13 @@ def find_directory(folder: Path) -> Path:
     raise HeedfulError(f"{folder} is not a model directory: it has no config.json{hint}")
 
 
-def other_direction(folder: Path, only_asked: bool = False) -> Path | None:
-    """The model of the other direction that is inside a run; with `only_asked` only one that is as good as the first."""
+def other_direction(folder: Path, only_full: bool = False) -> Path | None:
+    """The model of the other direction inside a run. With `only_full`, only one that `--both` trained as long as the first,
+    not one that was trained for back-translation."""
     reverse = folder / REVERSE
     if not (reverse / "best" / "config.json").is_file():
         return None
-    if only_asked:
+    if only_full:
         recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")) if (folder / "recipe.toml").is_file() else {}
         return reverse if recipe.get("data", {}).get("both") else None
     return reverse
@@ -90,7 +91,7 @@ def towards(folder: Path, language: str) -> Path:
 
 
 def read_config(folder: Path) -> DirectoryConfig:
-    """The `config.json` of a model directory, checked to be one this version reads."""
+    """The `config.json` of a model directory, checked to be readable by this version."""
     path = folder / "config.json"
     config = read_json(path)
     if isinstance(config, dict) and "model_type" in config and "format" not in config:
@@ -139,7 +140,7 @@ def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin: str) -> None:
-    """Raise an error, before anything is allocated, if tensors of these shapes do not fit a model of these settings."""
+    """Raise an error, before anything is allocated, if tensors of these shapes do not fit a model with this config."""
     layers = sum(getattr(config, name, None) or 0 for name in ("layers", "decoder_layers"))
     if layers > len(found):  # the list of what is missing would be endless
         raise HeedfulError(f"{origin} does not fit the model: {layers:,} layers, but {len(found):,} tensors in all")

@@ -55,7 +55,7 @@ def memory_of_machine() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free now, without what other processes could be made to give up."""
+    """Bytes of memory that are free now, not counting what other processes could be forced to give up."""
     free = memory_of_machine()
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -1,7 +1,7 @@
-"""A trained vocabulary extended by subwords of new text: every old token keeps its id, and text without a new token its ids.
+"""Extends a trained vocabulary with subwords of new text: every old token keeps its id, and so does text without new tokens.
 
-New subwords are learned as BPE learns them, with the old tokens as its letters: what often stands together inside a word
-becomes one token. Characters (or words, where tokens are words) that were unknown come first.
+New subwords are learned as in BPE, starting from the old tokens instead of letters: tokens that are often neighbours in a word
+are merged. Characters (or words, where tokens are words) that were unknown come first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from heedful.text.tokenizer import Tokenizer
 
 LETTERS = 0x10000  # an old token is the character with this code plus its id while merges are learned
 LEAST = 2  # occurrences of a new subword
-GAIN = 0.1  # by which a unigram piece is more probable than its parts together
+GAIN = 0.1  # added to a unigram piece's score so that it is more probable than its parts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Piece:
     name: str
     parts: tuple[int, ...]  # none: its text was unknown
     halves: tuple[str, str] | None = None
-    score: float = 0.0  # of a unigram piece
+    score: float = 0.0  # score of a unigram piece
 
 
 def learn_pieces(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[Piece]:
@@ -67,7 +67,7 @@ def add_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], ids: Mapping[str, 
 
 
 def _add_unigram(vocabulary: list[list[Any]], pieces: Sequence[Piece], ids: Mapping[str, int], tags: Mapping[str, int]) -> None:
-    """Ids are places in the list; a piece that is not this tokenizer's own begins with a space, which no text has."""
+    """Ids are positions in the list. A piece that is not this tokenizer's own begins with a space, so that it matches no text."""
     least = min(score for _, score in vocabulary)
     own = {piece.name: piece.score or least for piece in pieces} | dict.fromkeys(tags, least)
     names = {index: name for name, index in {**ids, **tags}.items()}
@@ -82,14 +82,14 @@ def _model_of(tokenizer: Tokenizer) -> JsonObject:
 
 
 def _unwritten(tokenizer: Tokenizer) -> set[int]:
-    """The tokens of what the vocabulary cannot write: the unknown token, and those of single bytes beside pieces."""
+    """The tokens used for text outside the vocabulary: the unknown token, and byte tokens."""
     vocabulary = tokenizer.backend.get_vocab()
     return {tokenizer.unk, *(token for name, token in vocabulary.items() if BYTE.fullmatch(name))}
 
 
 def _unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Characters (or words, where tokens are words) that the vocabulary cannot write, the most frequent first, and the bytes
-    that stand for them."""
+    """Characters (or words, where tokens are words) outside the vocabulary, the most frequent first, and the bytes that
+    stand for them."""
     by_words = isinstance(tokenizer.backend.pre_tokenizer, pre_tokenizers.WhitespaceSplit)
     counts: Counter[str] = Counter()
     unwritten = _unwritten(tokenizer)
@@ -129,7 +129,7 @@ def _merges(tokenizer: Tokenizer, texts: Sequence[str], most: int, parts_of: Map
         halves = names[left], names[right]
         name = halves[0] + (halves[1].removeprefix(prefix) if prefix else halves[1])
         if name in taken:
-            continue  # it is a token that the old vocabulary does not use here, and that must stay so
+            continue  # an old token that the old merges do not produce here; text must keep its ids
         taken.add(name)
         names[left + right] = name
         score = scores.get(halves[0], 0.0) + scores.get(halves[1], 0.0) + GAIN
@@ -144,7 +144,7 @@ def _words(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[list[int
     """The words of each text as ids; a special token, a tag or an unknown word is between words."""
     backend = tokenizer.backend
     outside = {*_unwritten(tokenizer), *backend.get_added_tokens_decoder()}
-    spaced = isinstance(backend.model, models.Unigram)  # has no words of its own: a space begins one
+    spaced = isinstance(backend.model, models.Unigram)  # a vocabulary without word boundaries of its own: a space begins a word
     begins = {token for name, token in backend.get_vocab().items() if name.startswith(SPACE)} if spaced else set()
     for encoding in backend.encode_batch(list(texts), add_special_tokens=False):
         found: list[list[int]] = [[]]

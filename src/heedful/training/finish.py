@@ -1,4 +1,4 @@
-"""The end of a run: final weights, scores of both models on everything held out, cards, results and report."""
+"""The end of a run: sets the final weights, scores both models on all held-out data, writes cards, results and report."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from heedful.training.trainer import Trainer
 
 
 def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, processes: Processes) -> Callable[[Scores], None]:
-    """The function to call after the best validation so far: it saves the model."""
+    """The callback for a new best validation: it saves the model to `best/`."""
 
     def keep(scores: Scores) -> None:
-        model, progress = trainer.judged_model, trainer.progress
+        model, progress = trainer.eval_model, trainer.progress
         card = model_card(recipe, model, progress, {"validation": scores}, "best", processes.world, task.unit)
         task.pipeline(model).save(run / "best", card)
 
@@ -33,19 +33,19 @@ def keep_best(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, proces
 
 
 def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, processes: Processes, screen: Screen) -> RunResults:
-    """Average, score both models on everything held out, write cards, results and report."""
-    final = trainer.settle()
+    """Set the final weights, score both models on all held-out data, write cards, results and report."""
+    final = trainer.set_final_weights()
     screen.say(f"final model: {final}")
     if processes.first:
-        task.pipeline(trainer.judged_model).save(run / "final", "")
-    processes.gather(None)  # both models are written
+        task.pipeline(trainer.eval_model).save(run / "final", "")
+    processes.gather(None)  # wait until both models are written
     # With a falling learning rate the last weights are often the best ones: equal models are scored once.
     same = filecmp.cmp(run / "final" / "model.safetensors", run / "best" / "model.safetensors", shallow=False)
     same = processes.gather(same)[0]
     results: RunResults = {
         "steps": trainer.progress.step,
         "seconds": round(trainer.progress.seconds, 1),
-        "scored": scoring_words(task, recipe),
+        "scored": describe_scoring(task, recipe),
         "final": {},
         "best": {},
         "samples": [],
@@ -88,13 +88,13 @@ def finish_run(recipe: Recipe, run: Path, trainer: Trainer, task: AnyTask, proce
     return results
 
 
-def scoring_words(task: AnyTask, recipe: Recipe) -> str:
-    """Why the final scores may differ from those of the validations while training; empty if they cannot."""
-    quick, whole = task.search_words(quick=True), task.search_words()
-    judged = min(recipe.training.validate_pairs, len(task.valid))
+def describe_scoring(task: AnyTask, recipe: Recipe) -> str:
+    """How final scoring differs from validation during training; empty if it does not."""
+    quick, whole = task.describe_search(quick=True), task.describe_search()
+    used = min(recipe.training.validate_pairs, len(task.valid))
     differences = []
     if quick != whole:
-        differences.append(f"with {whole}, where validations while training were {quick}")
-    if judged < len(task.valid):
-        differences.append(f"on all {len(task.valid):,} validation examples, where validations while training used {judged:,}")
+        differences.append(f"with {whole}; validation during training was {quick}")
+    if used < len(task.valid):
+        differences.append(f"on all {len(task.valid):,} validation examples; validation during training used {used:,}")
     return f"scored {' and '.join(differences)}" if differences else ""

@@ -24,8 +24,8 @@ from heedful.nn.fast.linear import linear_map
 from heedful.nn.multihead import MultiHeadAttention
 from heedful.nn.positions import RotaryPositions
 
-ROOM = 16  # steps for which fresh buffers have room
-TIDY = 24  # columns per hypothesis that may be added before those on no path are removed
+ROOM = 16  # steps that new buffers have room for
+TIDY = 24  # columns per hypothesis added before unused ones are removed
 
 
 class LayerKeys(NamedTuple):
@@ -38,7 +38,7 @@ class LayerKeys(NamedTuple):
 
 
 class FastDecoder:
-    """A decoder at work: its layers, and the keys and values of the sentences that are being decoded."""
+    """A running decoder: its layers, and the keys and values of the sentences being decoded."""
 
     def __init__(self, decoder: Decoder, embedding: TokenEmbedding, beam: int) -> None:
         self.decoder, self.embedding, self.beam = decoder, embedding, beam
@@ -50,11 +50,11 @@ class FastDecoder:
         self.source_mask = torch.zeros(0, 1, 1, 0, dtype=dtype)  # (S, 1, 1, L): 0, or −∞ on padding
         self.path = torch.zeros(0, beam, 0, dtype=dtype)  # (S, B, N): 0 on the columns of a hypothesis' path, −∞ on others
         self.position = torch.zeros(0, dtype=torch.long)  # (S,) of the next token
-        self.tidied = 0  # columns that there were after the last tidying
+        self.tidied = 0  # number of columns after the last cleanup
 
     @staticmethod
     def fits(decoder: Decoder) -> bool:
-        """Whether this is a decoder that can be computed here: full attention, positions that need no bias on the scores."""
+        """Whether this decoder is supported: full attention, and positions without a bias on the scores."""
         return all(
             isinstance(layer, DecoderLayer)
             and type(layer.self_attention.attend) is FullAttention
@@ -63,7 +63,7 @@ class FastDecoder:
         )
 
     def join(self, sources: Sequence[SourceKeys], source_mask: Tensor) -> None:
-        """Take in sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
+        """Add sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
         new, columns = source_mask.size(0), self.path.size(2)
         longest = max(source_mask.size(1), self.source_mask.size(3))
         mask = self.path.new_zeros(source_mask.shape).masked_fill(~source_mask, -math.inf)[:, None, None]
@@ -81,7 +81,7 @@ class FastDecoder:
             self.layers[index] = LayerKeys(*target, *both)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these sentences (S,), in this order, and only with columns that are on a path of theirs."""
+        """Keep these sentences (S,), in this order, and only columns that are on a path of theirs."""
         path = self.path.index_select(0, rows)
         on_path = (path == 0.0).any(1)  # (S, N)
         count = most(on_path)
@@ -137,7 +137,7 @@ class FastDecoder:
         query, key, value = projected.split(attention.widths, dim=-1)
         if rotation is not None:
             both = projected[:, : 2 * attention.widths[0]]  # queries and keys
-            both = both if projected.size(1) % 2 == 0 else both.contiguous()  # a complex number begins at an even place
+            both = both if projected.size(1) % 2 == 0 else both.contiguous()  # a complex number begins at an even offset
             pairs = torch.view_as_complex(both.view(len(x), 2 * self.heads, -1, 2))
             rotated = torch.view_as_real(pairs * rotation.to(pairs.dtype)).flatten(1)
             query, key = rotated.chunk(2, dim=-1)
