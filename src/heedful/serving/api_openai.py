@@ -1,4 +1,4 @@
-"""The part of OpenAI's API that fits: models, completions of language models, embeddings of encoders."""
+"""The supported part of OpenAI's API: models, completions by language models, embeddings by encoders."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def usage_of(answers: list[JsonObject], per_prompt: int) -> dict[str, int]:
 
 
 async def stream(service: Service, tickets: list[Ticket], head: JsonObject, usage: bool) -> AsyncIterator[bytes]:
-    """Server-sent events: every piece as soon as it is written, in whatever order the prompts come."""
+    """Server-sent events: every piece as soon as it is written; the pieces of several prompts are interleaved."""
     import asyncio
 
     events: asyncio.Queue[JsonObject | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Requests against the limits, their work through the pool, and their answers: what all APIs of the service share."""
+"""What all APIs share: checks requests against the limits, sends their work to the pool and waits for the answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Service:
         return found
 
     def check_texts(self, texts: Sequence[Any]) -> None:
-        """Not too many inputs, not too long."""
+        """Raise an error if there are too many inputs or they are too long."""
         if len(texts) > self.settings.max_items:
             raise RequestError(413, f"a request may have at most {self.settings.max_items:,} inputs, not {len(texts):,}", "size")
         parts = [part for text in texts for part in (text if isinstance(text, tuple) else [text])]
@@ -61,7 +61,7 @@ class Service:
             raise RequestError(413, f"a request may have {limit} characters, not {characters:,}", "size")
 
     def check_options(self, options: JsonObject, inputs: int = 1) -> None:
-        """Nothing that would keep a worker busy for too long."""
+        """Raise an error for options that would keep a worker busy for too long."""
         for name in ("beam", "n_best"):
             if (options.get(name) or 0) > self.settings.max_beam:
                 raise RequestError(400, f"{name} can be at most {self.settings.max_beam:,} here", "usage")
@@ -75,7 +75,7 @@ class Service:
     async def run(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Any]:
         """The answers to each input, or the RequestError that says why it has none."""
         if not hasattr(request.state, "turn"):
-            request.state.turn = next(self.pool.callers)  # everything of a request shares a turn
+            request.state.turn = next(self.pool.callers)  # all inputs of a request take turns as one caller
         tickets: list[Ticket] = []
         try:
             for given in inputs:
@@ -86,7 +86,7 @@ class Service:
         return await self.wait(request, tickets)
 
     async def wait(self, request: Request, tickets: Sequence[Ticket]) -> list[Any]:
-        """The outcomes of some work, unless the caller goes away or it takes too long."""
+        """The outcomes of some work; an error if the caller goes away or it takes too long."""
         work = asyncio.gather(*(ticket.future for ticket in tickets), return_exceptions=True)
         gone = asyncio.ensure_future(disconnected(request))
         ends: set[asyncio.Future[Any]] = {work, gone}
