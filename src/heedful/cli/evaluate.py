@@ -11,6 +11,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.verb import Device
 from heedful.jobs.options import ABOUT_BACKEND, Backend, SummarizeOptions
+from heedful.jobs.registry import JOBS
 from heedful.settings import from_json
 
 if TYPE_CHECKING:
@@ -102,12 +103,13 @@ def _examples(pipeline: AnyPipeline, data: Path | None, source: Path | None, ref
     from heedful.data.parallel import read_aligned
     from heedful.errors import HeedfulError, UsageError
 
-    if pipeline.task == "translation" and source is not None and reference is not None:
+    paired = JOBS[pipeline.task].paired
+    if paired and source is not None and reference is not None:
         return [pair for _, pair in read_aligned(source, reference)]
     if source is not None or reference is not None:
         raise UsageError("a translation takes --source and --reference together; any other job takes its data as one argument")
     if data is None:
-        needed = "--source FILE --reference FILE" if pipeline.task == "translation" else "its held-out data: a file or a folder"
+        needed = "--source FILE --reference FILE" if paired else "its held-out data: a file or a folder"
         raise UsageError(f"nothing to score on; give {needed}")
     examples = pipeline.read_examples(data, drops)
     dropped = drops.counts.total()

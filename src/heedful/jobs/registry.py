@@ -48,6 +48,7 @@ class Job:
     head: str = "none"  # of a BERT
     metrics: tuple[str, ...] = ()  # metrics that may choose the best checkpoint; the first is the default
     shortest: int = 1  # smallest `data.max_length`
+    fits: bool = False  # whether its recipes may leave settings open to be fitted to the data (`fit = true`)
 
     @property
     def pipeline_class(self) -> type[AnyPipeline]:
@@ -60,6 +61,11 @@ class Job:
         """The class that trains a model of this job."""
         found: type[AnyTask] = _named(self.task)
         return found
+
+    @property
+    def paired(self) -> bool:
+        """Whether its examples are pairs of a source and a target text."""
+        return self.data is data.PairSettings
 
     def check_data(self, data: DataSettings) -> None:
         """Raise an error if data settings contradict each other, or are not possible for this job."""
@@ -110,6 +116,7 @@ JOBS: dict[str, Job] = {
             "base",
             VOCABULARIES,
             metrics=("bleu", "chrf", "exact", "loss"),
+            fits=True,
         ),
         Job(
             "summarization",

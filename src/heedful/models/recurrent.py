@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.models.encoder_decoder import EncoderDecoder, check_tie
 from heedful.nn.attention.base import AttentionWeights
-from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.embeddings import EmbeddingStart, Tie, TokenEmbedding, tied_matrices
 from heedful.nn.initialisation import Init, initialise
 from heedful.nn.recurrent import Cell, RecurrentDecoder, RecurrentEncoder, RecurrentState, Score
 from heedful.nn.trace import Part, Trace
@@ -53,7 +53,7 @@ class Recurrent(EncoderDecoder):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = c = config
-        source, target, output = embedding_matrices(c)
+        source, target, output = tied_matrices(c.source_vocab, c.target_vocab, c.d_model, c.tie, c.embedding_start)
         # No positions: the cells process the tokens in order.
         self.source_embedding = TokenEmbedding(source, None, c.dropout)
         self.target_embedding = TokenEmbedding(target, None, c.dropout)

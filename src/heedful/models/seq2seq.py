@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from heedful.errors import UsageError
 from heedful.models.attention_settings import AttentionFields, causal_kinds
 from heedful.models.checks import check_heads, check_reach, check_rotary
-from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.models.encoder_decoder import EncoderDecoder, check_tie
 from heedful.nn.attention.kinds import AttentionKind, AttentionSettings
 from heedful.nn.cache import KeyValueCache, SourceKeys, join_rows
 from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
-from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.embeddings import EmbeddingStart, Tie, TokenEmbedding, tied_matrices
 from heedful.nn.encoder import Encoder, EncoderLayer
 from heedful.nn.fast.decoder import FastDecoder
 from heedful.nn.feedforward import Activation, FeedForward
@@ -153,7 +153,7 @@ class Seq2Seq(EncoderDecoder):
             settings = c.attention(c.decoder_attention_kind)
             return DecoderLayer(self_attention(settings, number), attention(), feed_forward(), residual)
 
-        source, target, output = embedding_matrices(c)
+        source, target, output = tied_matrices(c.source_vocab, c.target_vocab, c.d_model, c.tie, c.embedding_start)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
         self.encoder = Encoder([encoder_layer(number) for number in range(c.layers)], final_norm())
         self.decoder = Decoder([decoder_layer(number) for number in range(c.depth)], final_norm())

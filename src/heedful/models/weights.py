@@ -1,4 +1,4 @@
-"""The weights of a model by name, as they are saved and loaded."""
+"""The weights of a model by name: listed, loaded, and extended by new tokens. Their files: `pipelines.model_directory`."""
 
 from __future__ import annotations
 

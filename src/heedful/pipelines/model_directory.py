@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.registry import JOBS
 from heedful.models import MODEL_KINDS
-from heedful.models.weights import weight_shapes
-from heedful.runtime.files import os_error_sentence, read_json
+from heedful.models.weights import named_weights, weight_shapes
+from heedful.runtime.files import os_error_sentence, read_json, write_whole
 from heedful.settings import Json
 from heedful.text import Tokenizer
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
 
 REVERSE = "reverse"  # the run of the other direction, inside a run directory
+WEIGHTS = "model.safetensors"
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
 LARGEST_HEADER = 100_000_000  # bytes, the limit of the safetensors library
 WRONG_SHOWN = 8  # how many differences between a model and its weights an error lists
@@ -157,9 +159,15 @@ def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin
         raise HeedfulError(f"{origin} does not fit the model: {'; '.join(wrong[:WRONG_SHOWN])}{more}")
 
 
+def write_weights(folder: Path, model: nn.Module) -> None:
+    """Write `model.safetensors`, whole or not at all."""
+    weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(model).items()}
+    write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
+
+
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of a model directory by name."""
-    path = folder / "model.safetensors"
+    path = folder / WEIGHTS
     header_shapes(path)  # rejects impossible sizes before the library allocates memory for them
     try:
         return dict(load_file(path))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
 import torch
-from safetensors.torch import save_file
 
 from heedful.data.drops import Drops
 from heedful.errors import HeedfulError, InputError, UsageError
@@ -20,15 +19,17 @@ from heedful.jobs.options import Options
 from heedful.jobs.registry import JOBS
 from heedful.jobs.results import Result
 from heedful.models import build_model, config_class, kind_of
-from heedful.models.weights import load_weights, named_weights
+from heedful.models.weights import load_weights
 from heedful.pipelines.model_directory import (
     FORMAT,
+    WEIGHTS,
     check_shapes,
     find_directory,
     header_shapes,
     read_config,
     read_tokenizers,
     read_weights,
+    write_weights,
 )
 from heedful.runtime.files import write_text, write_whole
 from heedful.settings import Json, Values, build, check_arguments
@@ -126,8 +127,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
         write_text(folder / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         for name, tokenizer in self.tokenizers.items():
             write_whole(folder / f"{name}.json", tokenizer.save)
-        weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(self.model).items()}
-        write_whole(folder / "model.safetensors", lambda path: save_file(weights, path))
+        write_weights(folder, self.model)
         write_text(folder / "README.md", self.card if card is None else card)
 
     @classmethod
@@ -138,7 +138,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
         if config["task"] != cls.task:
             raise HeedfulError(f"{folder} is {JOBS[config['task']].what}, not {JOBS[cls.task].what}")
         tokenizers = read_tokenizers(folder, config)
-        weights = folder / "model.safetensors"
+        weights = folder / WEIGHTS
         try:
             shape = build(config_class(config["kind"]), config["model"])
             check_shapes(shape, header_shapes(weights), str(weights))

@@ -233,12 +233,14 @@ def _job_and_sections(raw: Mapping[str, Json]) -> tuple[Job, dict[str, Mapping[s
             raise UsageError(f"there is no section '{key}'{did_you_mean(key, (*ORDER, *TOP, FIT))}")
         elif not isinstance(value, str):
             raise UsageError(f"{key} must be text, not {str(value)[:60]}")
-    task = str(raw.get("task", "translation"))
+    task = str(raw.get("task", Recipe.task))
     if task not in TRAINABLE:
         raise UsageError(f"there is no task '{task}'{did_you_mean(task, TRAINABLE)}")
-    if raw.get(FIT) and task != "translation":
-        raise UsageError(f"{FIT} = true is for translation; a recipe for {task} gives every value")
-    return TRAINABLE[task], sections
+    job = TRAINABLE[task]
+    if raw.get(FIT) and not job.fits:
+        able = " and ".join(one.name for one in TRAINABLE.values() if one.fits)
+        raise UsageError(f"{FIT} = true is for {able}; a recipe for {task} gives every value")
+    return job, sections
 
 
 def _split_overrides(overrides: Iterable[str]) -> dict[str, dict[str, str]]:
