@@ -136,7 +136,7 @@ def test_files_are_translated_and_fetched(server: Server, translator: Translator
         ({"q": "1", "source": "fr", "target": "en"}, "not available as a target"),
         ({"q": "1", "source": "en", "target": "de", "alternatives": "two"}, "alternatives parameter is not a number"),
         ({"q": "1", "source": "en", "target": "de", "alternatives": 16}, "alternatives parameter must be <= 15"),
-        ({"q": ["1"] * 41, "source": "en", "target": "de"}, "at most 40"),
+        ({"q": ["1"] * 251, "source": "en", "target": "de"}, "at most 250"),
         ({"q": "1 " * 2600, "source": "en", "target": "de"}, "at most 5,000 characters"),
         ({"q": {"a": 1}, "source": "en", "target": "de"}, "not text"),
     ],
