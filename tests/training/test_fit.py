@@ -26,7 +26,7 @@ SMALL = ["model.layers=1", "model.d_model=32", "training.workers=1", "training.b
 
 
 class Heard(Silence):
-    """Remembers what it is told."""
+    """Records the messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_machine(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
-    """Measured speeds are those of a machine that takes so many seconds for a step."""
+    """Pretend that this machine takes this many seconds for a step."""
     speed = Speed(1000.0, step, 2 * step, step / 1000, step / 500, 10**8)
     monkeypatch.setattr(worker_trial, "measure_speed", lambda *_: speed)
 

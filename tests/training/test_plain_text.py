@@ -1,4 +1,4 @@
-"""Plain text beside pairs: a helper model translates it, every step is done once, and killed runs end bit-identical."""
+"""Plain text in addition to pairs: a helper model translates it, every step runs once, and killed runs end bit-identical."""
 
 from __future__ import annotations
 

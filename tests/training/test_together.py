@@ -117,7 +117,7 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
         weights = FlatWeights(model, processes, ADAM, EMA, "muon" in kind)
         assert weights.shares == kind.startswith("shared")
         told = train(weights, lambda batch: loss_of(model, batch), processes)
-    # What was saved comes back, whoever holds which part of it.
+    # What was saved is restored, whichever process holds which part.
     kept = processes.gather({name: vector.clone() for name, vector in weights.vectors().items()})[0]
     weights.load({name: torch.zeros_like(vector) for name, vector in kept.items()}, 0)
     assert not any(bool(vector.any()) for vector in weights.vectors().values())
