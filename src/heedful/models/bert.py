@@ -148,7 +148,7 @@ class Bert(Model):
         return embedded
 
     def global_tokens(self, segments: Tensor | None, mask: Tensor | None) -> Tensor | None:
-        """The mask (B, L) of tokens that are global in addition to the first ones: with `global_question`, those of the first of two
+        """The mask (B, L) of tokens that are global besides the first ones: with `global_question`, those of the first of two
         texts, without the separator after it."""
         if not self.config.global_question or segments is None:
             return None
@@ -165,7 +165,7 @@ class Bert(Model):
     ) -> Tensor:
         """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D).
 
-        `global_mask` (B, L) chooses tokens that are global in addition to the first ones, for the kinds of attention that have such.
+        `global_mask` (B, L) chooses tokens that are global besides the first ones, for the kinds of attention that have such.
         """
         chosen = self.global_tokens(segments, mask) if global_mask is None else global_mask
         states: Tensor = self.encoder(self.embed(tokens, segments), mask, global_mask=chosen)
