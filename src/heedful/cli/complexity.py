@@ -13,7 +13,7 @@ import typer
 from heedful.errors import HeedfulError, Stopped, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.complexity.survey import LayerReport, Plan
+    from heedful.complexity.survey import LayerReport, SurveySettings
 
 EXAMPLES = """Examples:
 
@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 
 `heedful complexity --html complexity.html --csv complexity.csv`
 """
-WIDE = 200  # columns of a table that is not printed to a terminal
+PIPE_WIDTH = 200  # columns of a table that is not printed to a terminal
 
 
 def complexity(
@@ -51,20 +51,20 @@ def complexity(
     """
     from heedful.cli import console
     from heedful.complexity import table
-    from heedful.complexity.layers import LAYERS, Shape, small_attention
+    from heedful.complexity.layers import LAYERS, LayerShape, small_attention
     from heedful.complexity.picture import drawn, load_matplotlib, page
-    from heedful.complexity.survey import Plan, survey
+    from heedful.complexity.survey import SurveySettings, survey
     from heedful.nn.attention.kinds import AttentionSettings
     from heedful.runtime.files import write_text
 
-    plan = Plan(
+    plan = SurveySettings(
         names("--layers", layers, LAYERS),
         numbers("--lengths", lengths),
         numbers("--widths", widths),
-        Shape(width, heads, kernel, AttentionSettings(window=window)),
+        LayerShape(width, heads, kernel, AttentionSettings(window=window)),
         length,
         numbers("--path-lengths", path_lengths),
-        Shape(2 * heads, heads, kernel, small_attention(path_window)),
+        LayerShape(2 * heads, heads, kernel, small_attention(path_window)),
         rounds,
         seconds,
     )
@@ -99,7 +99,7 @@ def complexity(
         raise Stopped("stopped by Ctrl-C: these are the results so far", signal.SIGINT)
 
 
-def show(plan: Plan, found: Sequence[LayerReport]) -> None:
+def show(plan: SurveySettings, found: Sequence[LayerReport]) -> None:
     """Print the tables."""
     from rich.box import SIMPLE
     from rich.console import Console
@@ -109,7 +109,7 @@ def show(plan: Plan, found: Sequence[LayerReport]) -> None:
 
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, emoji=False, width=WIDE)
+        console = Console(highlight=False, emoji=False, width=PIPE_WIDTH)
     for title, (head, rows) in table.tables(plan, found).items():
         shown = Table(
             head[0], *(Column(name, justify="right") for name in head[1:]), box=SIMPLE, title=title, title_justify="left"

@@ -14,7 +14,7 @@ from heedful.cli import console
 
 LINES = 256  # maximum number of lines processed together
 LINES_OF_FILE = 2048  # the same for a file, which is complete from the start
-FEW = 2  # lines that are not UTF-8 and only cause a warning; more mean another encoding
+FEW_BAD_LINES = 2  # lines that are not UTF-8 and only cause a warning; more mean another encoding
 
 
 def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: bool = False) -> Iterator[list[str]]:
@@ -68,7 +68,7 @@ def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> 
             good += not line.isascii()
         except UnicodeDecodeError:
             bad += raw.rstrip(b"\n") + b"\n"
-            if bad.count(b"\n") > max(FEW, good):
+            if bad.count(b"\n") > max(FEW_BAD_LINES, good):
                 raise HeedfulError(other_encoding(name, guess_encoding(bad))) from None
             console.say(f"warning: {what} {number} is not valid UTF-8", error=True)
             yield line.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from heedful.nn.recurrent import Cell, build_cells
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """The size of a layer; each layer ignores the settings it does not have."""
 
     width: int  # D
@@ -35,7 +35,7 @@ class Theory:
     path: str = "O(1)"
 
 
-Builder = Callable[[Shape, int, int], nn.Module]  # (shape, length, i) → the i-th layer of a stack, (B, L, D) → (B, L, D)
+Builder = Callable[[LayerShape, int, int], nn.Module]  # (shape, length, i) → the i-th layer of a stack, (B, L, D) → (B, L, D)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LayerType:
     cell: Cell | None = None  # of a recurrent layer
     dense: bool = False  # keeps a weight for every pair of positions
 
-    def steps(self, shape: Shape, length: int) -> Steps:
+    def steps(self, shape: LayerShape, length: int) -> Steps:
         """The layer's steps, for tracing how far information travels."""
         if self.cell is not None:
             return recurrent(build_cells(self.cell, shape.width, shape.width))
@@ -85,7 +85,7 @@ class RecurrentLayer(nn.Module):
 def attention(kind: AttentionKind) -> Builder:
     """A function that builds multi-head self-attention of a kind."""
 
-    def build(shape: Shape, length: int, number: int) -> nn.Module:
+    def build(shape: LayerShape, length: int, number: int) -> nn.Module:
         settings = replace(shape.attention, kind=kind, max_length=length, layer=number)
         return MultiHeadAttention(shape.width, shape.heads, settings=settings)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.complexity.layers import LAYERS, LayerType, Shape
+from heedful.complexity.layers import LAYERS, LayerShape, LayerType
 from heedful.errors import HeedfulError
 
 if sys.platform != "win32":
@@ -45,7 +45,7 @@ class Cost:
     skipped: str = ""
 
 
-def measure(layer: str, length: int, shape: Shape, rounds: int, limit: int) -> Cost:
+def measure(layer: str, length: int, shape: LayerShape, rounds: int, limit: int) -> Cost:
     """Run a layer forward and backward in a process of its own, which may use `limit` bytes; if it needs more, the result
     says so.
     """
@@ -85,7 +85,7 @@ def _fresh_processes() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _measure_here(sender: Connection, layer: str, length: int, shape: Shape, rounds: int, limit: int) -> None:
+def _measure_here(sender: Connection, layer: str, length: int, shape: LayerShape, rounds: int, limit: int) -> None:
     """In the process of a measurement: send (seconds, bytes), or a sentence on why there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     found: tuple[float, int] | str
@@ -102,7 +102,7 @@ def _measure_here(sender: Connection, layer: str, length: int, shape: Shape, rou
         sender.send(found)
 
 
-def _seconds_and_bytes(layer: LayerType, length: int, shape: Shape, rounds: int) -> tuple[float, int]:
+def _seconds_and_bytes(layer: LayerType, length: int, shape: LayerShape, rounds: int) -> tuple[float, int]:
     """The time of the fastest round, which other programs disturbed least, and the peak memory of a round."""
     torch.manual_seed(1)
     module, x = layer.build(shape, length, 0), torch.randn(1, length, shape.width)

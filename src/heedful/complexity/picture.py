@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from heedful.complexity.measure import Cost
-from heedful.complexity.survey import LayerReport, Plan
+from heedful.complexity.survey import LayerReport, SurveySettings
 from heedful.complexity.table import skipped_lines, tables
 from heedful.errors import HeedfulError
 
@@ -29,7 +29,7 @@ def load_matplotlib() -> Any:
     return pyplot
 
 
-def drawn(plan: Plan, reports: Sequence[LayerReport], form: str) -> bytes:
+def drawn(plan: SurveySettings, reports: Sequence[LayerReport], form: str) -> bytes:
     """Three charts side by side as a PNG or SVG: time and memory over length, time over width."""
     pyplot = load_matplotlib()
     figure, axes = pyplot.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
@@ -69,7 +69,7 @@ def _megabytes(cost: Cost) -> float:
     return (cost.bytes or 0) / 1e6
 
 
-def page(plan: Plan, reports: Sequence[LayerReport]) -> str:
+def page(plan: SurveySettings, reports: Sequence[LayerReport]) -> str:
     """One self-contained page: the curves, the tables, what was left out."""
     environment = Environment(
         loader=PackageLoader("heedful", "complexity"), autoescape=True, undefined=StrictUndefined, trim_blocks=True

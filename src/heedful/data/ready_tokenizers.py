@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heedful.recipes.settings import TokenizerSettings
 
 PARTS = "new_tokens.json"  # the old ids of each new token
-LOOKED_AT = 2000  # texts per side for checking whether a vocabulary fits
+SAMPLED_TEXTS = 2000  # texts per side for checking whether a vocabulary fits
 UNKNOWN = 0.002  # share of unknown tokens above which it does not fit
 SMALL = 1.0  # tokens per character above which it does not fit
 
@@ -71,7 +71,7 @@ class ReadyTokenizers:
         """The tokenizers to train with; if they are extended, a file in `folder` describes the new tokens for the model."""
         if not settings.extend:
             for side, tokenizer in (("source", self.source), ("target", self.target)):
-                problem = misfit(tokenizer, list(islice(texts.of(side == "target"), LOOKED_AT)))
+                problem = misfit(tokenizer, list(islice(texts.of(side == "target"), SAMPLED_TEXTS)))
                 if problem:
                     remedy = "tokenizer.extend=2000 adds tokens for it"
                     reporter.say(f"vocabulary: the {side} text {problem} in that of the pretrained model; {remedy}")

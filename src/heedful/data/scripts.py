@@ -14,11 +14,11 @@ SCRIPTS = {
     "Korean": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af", "Japanese": "\u3040-\u30ff", "Chinese": "\u3400-\u9fff\uf900-\ufaff",
 }  # fmt: skip
 LETTERS = {name: re.compile(f"[{letters}]+") for name, letters in SCRIPTS.items()}
-TOGETHER = {"Japanese": ("Chinese",)}  # scripts that also occur in texts of other scripts
+ALSO_USED = {"Japanese": ("Chinese",)}  # scripts that also occur in texts of other scripts
 LONG_NAME = 30  # Latin letters that names, commands and symbols may have in a line of another script
 MOSTLY = 0.5  # share of a side's lines that must have letters of a script for it to be the side's script
 WORD = re.compile(r"[^\W\d_]{2,}")
-ENOUGH = 3  # function words of a language, with none of another, that identify a line
+ENOUGH_WORDS = 3  # function words of a language, with none of another, that identify a line
 
 # The most frequent function words, including those that several languages share.
 SMALL_WORDS = {
@@ -67,7 +67,7 @@ def is_of(script: str, text: str) -> bool:
     """Whether a text is in this script: mostly, for Latin; at all, for others, because their texts contain Latin names."""
     if text.isascii():
         return script == "Latin" or sum(map(str.isalpha, text)) < LONG_NAME
-    if script != "Latin" and any(LETTERS[name].search(text) for name in (script, *TOGETHER.get(script, ()))):
+    if script != "Latin" and any(LETTERS[name].search(text) for name in (script, *ALSO_USED.get(script, ()))):
         return True
     letters, latin = sum(map(str.isalpha, text)), sum(map(len, LETTERS["Latin"].findall(text)))
     return 2 * latin >= letters if script == "Latin" else latin == letters < LONG_NAME
@@ -85,12 +85,12 @@ def small_words(text: str) -> Counter[str]:
 def language_by_words(text: str) -> str:
     """The code of the language whose function words a line has; empty if it is not clear."""
     (best, count), (_, next_best) = [*small_words(text).most_common(2), ("", 0), ("", 0)][:2]
-    return best if count >= ENOUGH and next_best <= count // 2 else ""
+    return best if count >= ENOUGH_WORDS and next_best <= count // 2 else ""
 
 
 def is_foreign(text: str, language: str) -> bool:
     """Whether a line has function words of another language, and none of this one."""
-    if text.count(" ") < ENOUGH - 1:
+    if text.count(" ") < ENOUGH_WORDS - 1:
         return False
     found = small_words(text)
-    return not found[language] and bool(found) and max(found.values()) >= ENOUGH
+    return not found[language] and bool(found) and max(found.values()) >= ENOUGH_WORDS

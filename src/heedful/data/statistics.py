@@ -14,8 +14,8 @@ from heedful.data.parallel import Pair
 from heedful.data.prepare_pairs import training_files
 from heedful.jobs.data_settings import PairSettings
 
-CHARACTERS = 4.7  # per token, on average
-SAMPLE = 200_000  # pairs that are examined; further ones are only counted
+CHARACTERS_PER_TOKEN = 4.7  # per token, on average
+EXAMINED_PAIRS = 200_000  # pairs that are examined; further ones are only counted
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PairStatistics:
     @property
     def tokens_of_a_pass(self) -> float:
         """The batch tokens of one pass over the pairs; estimated until they are prepared."""
-        return self.tokens or max(self.pairs, max(self.characters) / CHARACTERS)
+        return self.tokens or max(self.pairs, max(self.characters) / CHARACTERS_PER_TOKEN)
 
 
 def count_pairs(pairs: Iterable[Pair], total: int = 0) -> PairStatistics:
@@ -61,7 +61,7 @@ def pair_statistics(data: PairSettings, seed: int, synthetic: SyntheticPairs | N
     if data.generate:
         return count_pairs(generate_dates("train", min(data.pairs, 1000), seed), data.pairs)
     files = training_files(data)
-    total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), SAMPLE)) == SAMPLE else 0
+    total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), EXAMINED_PAIRS)) == EXAMINED_PAIRS else 0
     made = 0 if synthetic is None or not total else sum(1 for _ in synthetic.read(Drops()))
     pairs = chain(files.read(Drops()), synthetic.read(Drops()) if synthetic else ())
-    return count_pairs(islice(pairs, SAMPLE), total + made)
+    return count_pairs(islice(pairs, EXAMINED_PAIRS), total + made)

@@ -36,7 +36,7 @@ MAGIC = b"HEED"
 FORMAT = 1
 ALIGNED = 8  # bytes
 LARGEST_FLOAT16 = 65504.0
-FEWEST_ROWS = 8  # fewest numbers of a matrix stored with one scale per row
+FEWEST_ROWS = 8  # fewest rows of a matrix that is stored with one scale per row
 LONGEST_TEXT = 4096  # tokens, if the model itself has no limit
 
 Bits = Literal[16, 8]

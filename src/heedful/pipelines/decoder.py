@@ -20,7 +20,9 @@ from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
 BATCH_NUMBERS = 2**21  # narrow models decode more of many inputs together: this / d_model tokens
 REFILL = 0.5  # share of the batch that must be free before more inputs join
-WIDE = 512  # d_model from which several threads are faster for a few sentences; smaller matrix products are faster on one
+THREADED_WIDTH = (
+    512  # d_model from which several threads are faster for a few sentences; smaller matrix products are faster on one
+)
 SHARE = 16  # sentences per thread, at least
 
 
@@ -69,7 +71,7 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
         stop = threading.Event()
         with self.working():
             if threads < 2:
-                with one_thread_each() if self.model.config.d_model < WIDE else nullcontext():
+                with one_thread_each() if self.model.config.d_model < THREADED_WIDTH else nullcontext():
                     self._decode_part(ordered, stop)
                 return
             with one_thread_each(), ThreadPoolExecutor(threads) as pool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from heedful.serving.completion import Completion
 
 TOGETHER = 16  # inputs of a verb without a search per batch, so that a search never waits for long
-CHARACTERS = 8192  # images per batch
+CHARACTERS = 8192  # characters of the inputs of such a batch
 SHORT = 128  # source tokens that an external engine may decode at once; longer ones are decoded step by step among others
 STATS = 50  # steps between reports of batch sizes
 

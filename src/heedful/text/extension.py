@@ -26,7 +26,7 @@ GAIN = 0.1  # added to a unigram piece's score so that it is more probable than 
 
 
 @dataclass(frozen=True)
-class Piece:
+class NewToken:
     """A new token: its two halves, if it was merged, and the old ids that its text was written with before."""
 
     name: str
@@ -35,25 +35,25 @@ class Piece:
     score: float = 0.0  # score of a unigram piece
 
 
-def learn_pieces(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[Piece]:
+def learn_tokens(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[NewToken]:
     """At most `most` new tokens for these texts, the most useful first."""
     kind = _model_of(tokenizer)["type"]
     prefixes = ("", _model_of(tokenizer)["continuing_subword_prefix"]) if kind == "WordPiece" else ("",)
     unknown = _unknown(tokenizer, texts).items()
-    pieces = [Piece(prefix + text, parts) for text, parts in unknown for prefix in prefixes][:most]
+    pieces = [NewToken(prefix + text, parts) for text, parts in unknown for prefix in prefixes][:most]
     if kind == "WordLevel":
         return pieces
     ids = number(pieces, tokenizer.size)
     parts_of = {ids[piece.name]: piece.parts for piece in pieces}
-    return pieces + _merges(add_pieces(tokenizer, pieces, ids), texts, most - len(pieces), parts_of)
+    return pieces + _merges(add_tokens(tokenizer, pieces, ids), texts, most - len(pieces), parts_of)
 
 
-def number(pieces: Iterable[Piece], first: int) -> dict[str, int]:
+def number(pieces: Iterable[NewToken], first: int) -> dict[str, int]:
     """Name → id of new tokens, from `first` on."""
     return {name: first + index for index, name in enumerate(dict.fromkeys(piece.name for piece in pieces))}
 
 
-def add_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], ids: Mapping[str, int]) -> Tokenizer:
+def add_tokens(tokenizer: Tokenizer, pieces: Sequence[NewToken], ids: Mapping[str, int]) -> Tokenizer:
     """The tokenizer with new tokens. `ids` may have more names: those of another tokenizer that shares the ids."""
     content = json.loads(tokenizer.backend.to_str())
     model, known = content["model"], {token["content"]: token["id"] for token in content["added_tokens"]}
@@ -66,7 +66,9 @@ def add_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece], ids: Mapping[str, 
     return Tokenizer(Backend.from_str(json.dumps(content, ensure_ascii=False)), tokenizer.roles)
 
 
-def _add_unigram(vocabulary: list[list[Any]], pieces: Sequence[Piece], ids: Mapping[str, int], tags: Mapping[str, int]) -> None:
+def _add_unigram(
+    vocabulary: list[list[Any]], pieces: Sequence[NewToken], ids: Mapping[str, int], tags: Mapping[str, int]
+) -> None:
     """Ids are positions in the list. A piece that is not this tokenizer's own begins with a space, so that it matches no text."""
     least = min(score for _, score in vocabulary)
     own = {piece.name: piece.score or least for piece in pieces} | dict.fromkeys(tags, least)
@@ -105,7 +107,7 @@ def _unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, tuple[int,
     return found
 
 
-def _merges(tokenizer: Tokenizer, texts: Sequence[str], most: int, parts_of: Mapping[int, tuple[int, ...]]) -> list[Piece]:
+def _merges(tokenizer: Tokenizer, texts: Sequence[str], most: int, parts_of: Mapping[int, tuple[int, ...]]) -> list[NewToken]:
     """New tokens that are merged from tokens of `tokenizer`; `parts_of` gives the old tokens of those that are new."""
     if most <= 0:
         return []
@@ -122,7 +124,7 @@ def _merges(tokenizer: Tokenizer, texts: Sequence[str], most: int, parts_of: Map
     prefix = model.get("continuing_subword_prefix") or ""
     taken = set(tokenizer.backend.get_vocab(with_added_tokens=True))
     names = {chr(LETTERS + token): str(tokenizer.backend.id_to_token(token)) for token in range(tokenizer.size)}
-    pieces: list[Piece] = []
+    pieces: list[NewToken] = []
     for left, right in json.loads(learner.to_str())["model"]["merges"]:
         if left not in names or right not in names:
             continue  # one of them was skipped
@@ -136,7 +138,7 @@ def _merges(tokenizer: Tokenizer, texts: Sequence[str], most: int, parts_of: Map
         scores[name] = score
         tokens = [ord(letter) - LETTERS for letter in left + right]
         parts = tuple(part for token in tokens for part in parts_of.get(token, (token,)))
-        pieces.append(Piece(name, parts, halves, score if scores_count else 0.0))
+        pieces.append(NewToken(name, parts, halves, score if scores_count else 0.0))
     return pieces
 
 
@@ -181,14 +183,14 @@ def extend_pair(
     """
     sides = [list(side) for side in texts]
     if source is target:
-        learned = learn_pieces(source, sides[0] + sides[1], most)
+        learned = learn_tokens(source, sides[0] + sides[1], most)
         _check_learned(source, learned)
         ids = number(learned, source.size)
-        both, parts = add_pieces(source, learned, ids), [piece.parts for piece in learned]
+        both, parts = add_tokens(source, learned, ids), [piece.parts for piece in learned]
         return Extended(both, both, parts, parts, source.size, source.size)
     if shared and not all(isinstance(one.backend.model, models.Unigram) for one in (source, target)):
         raise UsageError("tokenizer.extend cannot extend two tokenizers that share a vocabulary, except SentencePiece's")
-    own = [learn_pieces(one, side, most // 2) for one, side in zip((source, target), sides, strict=True)]
+    own = [learn_tokens(one, side, most // 2) for one, side in zip((source, target), sides, strict=True)]
     _check_learned(source, own[0] + own[1])
     firsts = source.size, target.size
     if shared:
@@ -196,13 +198,13 @@ def extend_pair(
         every = {piece.name: piece for piece in own[1] + own[0]}
         ids = number(own[0] + own[1], firsts[0])
         parts = [every[name].parts for name in ids]
-        return Extended(add_pieces(source, own[0], ids), add_pieces(target, own[1], ids), parts, parts, *firsts)
-    new = [add_pieces(one, learned, number(learned, one.size)) for one, learned in zip((source, target), own, strict=True)]
+        return Extended(add_tokens(source, own[0], ids), add_tokens(target, own[1], ids), parts, parts, *firsts)
+    new = [add_tokens(one, learned, number(learned, one.size)) for one, learned in zip((source, target), own, strict=True)]
     source_parts, target_parts = ([piece.parts for piece in learned] for learned in own)
     return Extended(new[0], new[1], source_parts, target_parts, *firsts)
 
 
-def _check_learned(tokenizer: Tokenizer, learned: Sequence[Piece]) -> None:
+def _check_learned(tokenizer: Tokenizer, learned: Sequence[NewToken]) -> None:
     if not learned:
         raise UsageError(
             "tokenizer.extend finds no subword that the new text needs and the model's vocabulary lacks; leave it out"

@@ -33,7 +33,7 @@ Batches: TypeAlias = Iterator[tuple[Position, TensorBatch | None]]
 # A CPU trains on a batch in pieces, so that only the activations of one piece are kept for the backward pass.
 PIECE = 1024  # positions per piece, at least
 PIECE_NUMBERS = 1 << 18  # narrow models take longer pieces: PIECE_NUMBERS / d_model positions
-PERSISTENT = 20  # steps in a row without a finite loss before giving up
+MOST_SKIPPED = 20  # steps in a row without a finite loss before giving up
 
 
 class StepSums(NamedTuple):
@@ -139,10 +139,10 @@ class OptimizerStep:
         """Skip the update; raise an error if that has happened many times in a row."""
         progress.skipped += 1
         progress.skipped_in_row += 1
-        if progress.skipped_in_row >= PERSISTENT:
+        if progress.skipped_in_row >= MOST_SKIPPED:
             advice = "" if self.settings.clip else " or set training.clip=1"
             raise HeedfulError(
-                f"the loss has not been a finite number for {PERSISTENT} steps (step {progress.step}); "
+                f"the loss has not been a finite number for {MOST_SKIPPED} steps (step {progress.step}); "
                 f"lower training.learning_rate (now {self.learning_rate(progress.step):.2g}){advice}, in another --run"
             )
 

@@ -18,7 +18,7 @@ from heedful.data.drops import Drops
 from heedful.data.lines import read_lines
 from heedful.data.monolingual import choose_lines, chosen_lines, translate_lines
 from heedful.data.prepare_pairs import files_of
-from heedful.data.statistics import CHARACTERS, pair_statistics
+from heedful.data.statistics import CHARACTERS_PER_TOKEN, pair_statistics
 from heedful.errors import UsageError
 from heedful.jobs.data_settings import PairSettings
 from heedful.pipelines.load import load_pipeline
@@ -40,11 +40,11 @@ class Helper:
 
 ABOUT = {True: "of the other direction", False: "of the same direction"}
 HELPERS = (Helper("monolingual_target", "reverse", True), Helper("monolingual_source", "first", False))
-STEPS = 0.5  # of a helper, as a share of the recipe's steps, if those are given
-LOOKED_AT = 5000  # lines read to recognise the language of a plain text
-FEW = 20  # words that may be the same in both languages
+STEP_SHARE = 0.5  # of a helper, as a share of the recipe's steps, if those are given
+SAMPLED_LINES = 5000  # lines read to recognise the language of a plain text
+SHARED_WORDS = 20  # words that may be the same in both languages
 PASSES = 8  # over the pairs made of plain text, at least; a rule of thumb
-TRANSLATING = 1 / 6  # of the given time
+TRANSLATION_SHARE = 1 / 6  # of the given time
 Train = Callable[[Recipe, Path, float | None], object]
 
 
@@ -68,7 +68,7 @@ def train_helpers(
     for helper in helpers:
         screen.say(f"before the model itself, one {ABOUT[helper.reverse]} in {run / helper.folder}")
         train(helper_recipe(recipe, helper), run / helper.folder, seconds and share * seconds)
-        limit = seconds and TRANSLATING * seconds / len(helpers)
+        limit = seconds and TRANSLATION_SHARE * seconds / len(helpers)
         left = seconds and seconds - (time.monotonic() - started) - (limit or 0)
         on_first_rank(partial(translate_plain_text, recipe, run, helper, screen, limit, left))
     return None if seconds is None else max(1.0, seconds - (time.monotonic() - started))
@@ -79,13 +79,13 @@ def check_plain_text(recipe: Recipe, helper: Helper) -> None:
     path, training = getattr(recipe.data, helper.setting), files_of(recipe.data)["train"]
     if not path or training is None:
         return
-    plain = {word for line in islice(read_lines(Path(path)), LOOKED_AT) for word in line.split()}
+    plain = {word for line in islice(read_lines(Path(path)), SAMPLED_LINES) for word in line.split()}
     sides: tuple[set[str], set[str]] = set(), set()
-    for pair in islice(training.read(Drops()), LOOKED_AT):
+    for pair in islice(training.read(Drops()), SAMPLED_LINES):
         for words, text in zip(sides, pair, strict=True):
             words.update(text.split())
     own, other = (len(plain & sides[side]) for side in ((1, 0) if helper.reverse else (0, 1)))
-    if other > 2 * own + FEW:
+    if other > 2 * own + SHARED_WORDS:
         wanted = next(one.setting for one in HELPERS if one is not helper)
         raise UsageError(
             f"data.{helper.setting}={path} has {other:,} words of the other side of the pairs and only {own:,} of its own; "
@@ -108,7 +108,7 @@ def helper_recipe(recipe: Recipe, helper: Helper) -> Recipe:
     if not recipe.data.both:
         data = replace(data, test_source="", test_target="")
         if "training.steps" not in recipe.open:
-            training = replace(training, steps=max(1, round(STEPS * training.steps)))
+            training = replace(training, steps=max(1, round(STEP_SHARE * training.steps)))
     if helper.reverse:
         data = replace(data, reverse=not data.reverse)
         if recipe.model["pretrained"]:  # it has the direction of the recipe's own model
@@ -181,7 +181,7 @@ def passes_over(recipe: Recipe, helper: Path, lines: Sequence[str], left: float 
         return None
     else:
         tokens = recipe.training.steps * recipe.training.batch_tokens * recipe.training.accumulate
-    return float(tokens / (2 * sum(len(line) / CHARACTERS + 1 for line in lines)))
+    return float(tokens / (2 * sum(len(line) / CHARACTERS_PER_TOKEN + 1 for line in lines)))
 
 
 def steps_in(helper: Path, seconds: float) -> int:
