@@ -141,7 +141,7 @@ def test_a_pipeline_that_fails_leaves_the_model_in_training(trained: Trained) ->
 
 def test_shell_completion_can_be_installed_and_help_tells_which_way_temperature_goes(run: Run) -> None:
     assert "--install-completion" in run("--help")[0]
-    assert "below 1 more cautious" in re.sub(r"[│\s]+", " ", run("translate", "--help")[0])
+    assert "below 1 is more cautious" in re.sub(r"[│\s]+", " ", run("translate", "--help")[0])
 
 
 def test_a_continued_run_computes_with_the_library_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
