@@ -63,7 +63,7 @@ def named_models(given: list[str]) -> dict[str, Path]:
         if name in found:
             raise UsageError(f"two models are called '{name}'; give them names: {name}-2={folder}")
         found[name] = folder
-        reverse = other_direction(folder, only_full=True)
+        reverse = other_direction(folder, only_asked=True)
         if reverse is not None:
             found.setdefault(f"{name}-reverse", reverse)
     return found

@@ -34,10 +34,10 @@ FEATURES = 3000  # words per side that are used, the most frequent ones
 WIDTH = 48  # dimensions of the word vectors
 BINS = 24  # of evidence that is measured by counting
 CHANGE = 16.0  # evidence against a change of shift, so that clean text gives no alarm
-SHORTEST = 100  # line pairs; with fewer there is too little to learn from
-UNRELATED_LINES = 30  # a shorter stretch that matches nothing may just be a free translation
-SURE_LINES = 60  # in a text that matches nowhere, fewer may match by chance
-SHIFTED_LINES = 8  # and in a shorter one that matches elsewhere, entries of a list may just be in another order
+SHORTEST = 100  # line pairs: with fewer there is too little to learn from
+UNRELATED_LINES = 30  # a shorter stretch that fits nothing may just be a free translation
+SURE_LINES = 60  # in a text that fits nowhere, fewer may fit somewhere by chance
+SHIFTED_LINES = 8  # and in a shorter one that fits elsewhere, entries of a list may just be in another order
 
 WORDS = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -300,7 +300,7 @@ def stretches(path: Index, better: Floats) -> Iterator[Stretch]:
     """The parts of a path that are not at shift zero; `better` is what `most_probable_path` keeps."""
 
     def fits(first: int, last: int) -> bool:
-        """Whether lines match their own partners better than others, as they do even where names and rare words give no
+        """Whether lines fit their own partners better than others, as they do even where names and rare words are no
         evidence."""
         here = better[first:last].astype(np.float64)
         return bool(here.mean() > 2 * here.std() / len(here) ** 0.5)

@@ -4,9 +4,9 @@
 the first eighth of the document, so that nothing near the question reveals the answer: to do better than guessing, a model must
 carry information across seven eighths of the document. Nothing is downloaded.
 
-Training documents have one to four keys and all lengths from 8 words to the longest, with as many words in each octave of
-lengths (below 32 words, the keys are among the first four). So most of them are short and easy, and prepare for the long ones.
-Held-out documents all have the full length and four keys.
+Training documents have one to four keys and all lengths from 8 words to the longest, as many words of each octave as of any other
+(in those of fewer than 32 words, the keys are among the first four). So most of them are short and easy, and teach what the long
+ones need. Held-out documents all have the full length and four keys.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from heedful.errors import UsageError
 KEYS = "amber cedar coral ebony garnet jade opal topaz".split()
 DIGITS = "0123456789"
 STATED = 4  # most keys in a document
-EARLY = 8  # the keys are in the first of this many parts of the document
-SHORTEST = 8  # fewest words of a training document
+EARLY = 8  # they are in the first of so many parts of it
+SHORTEST = 8  # words of a document to train on
 TRAINING_EXAMPLES = 60_000
 HELD_OUT_EXAMPLES = 200
 FILLING = 1000  # different filler words

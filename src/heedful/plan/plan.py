@@ -70,9 +70,9 @@ class Plan:
 
 
 def plan_pairs(data: PairStatistics, given: Mapping[str, Any], seconds: float | None = None, speed: Speed | None = None) -> Plan:
-    """The plan for parallel text; the settings in `given` (by `section.key`) are already decided.
+    """The plan for parallel text, where the settings `given` (by `section.key`) are decided already.
 
-    With `seconds` and the measured `speed` of the planned model, the whole run ends in that time.
+    With `seconds` and the measured `speed` of the model it plans, the whole training ends in that time.
     """
     choices: list[Choice] = []
 

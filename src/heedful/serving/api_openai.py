@@ -189,7 +189,7 @@ def usage_of(answers: list[JsonObject], per_prompt: int) -> dict[str, int]:
 
 
 async def stream(service: Service, tickets: list[Ticket], head: JsonObject, usage: bool) -> AsyncIterator[bytes]:
-    """Server-sent events: every piece as soon as it is written; the pieces of several prompts are interleaved."""
+    """Server-sent events: every piece as soon as it is written, in whatever order the prompts come."""
     import asyncio
 
     events: asyncio.Queue[JsonObject | None] = asyncio.Queue()

@@ -91,11 +91,11 @@ class Server(uvicorn.Server):
 
 
 def protocol(settings: ServeSettings) -> type[HttpToolsProtocol]:
-    """HTTP with a time limit for sending a request; connections beyond the limit are closed."""
+    """HTTP for callers who must send their request in time; connections beyond the limit are closed."""
     open_connections = 0
 
     class TimedProtocol(HttpToolsProtocol):
-        """A connection that is closed if no complete request head arrives in time."""
+        """A connection that is closed when no whole request head arrives in time."""
 
         timer: asyncio.TimerHandle | None = None
         counted = False

@@ -75,7 +75,7 @@ class Service:
     async def run(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Any]:
         """The answers to each input, or the RequestError that says why it has none."""
         if not hasattr(request.state, "turn"):
-            request.state.turn = next(self.pool.callers)  # all inputs of a request take turns as one caller
+            request.state.turn = next(self.pool.callers)  # everything of a request shares a turn
         tickets: list[Ticket] = []
         try:
             for given in inputs:
@@ -86,7 +86,7 @@ class Service:
         return await self.wait(request, tickets)
 
     async def wait(self, request: Request, tickets: Sequence[Ticket]) -> list[Any]:
-        """The outcomes of some work; an error if the caller goes away or it takes too long."""
+        """The outcomes of some work, unless the caller goes away or it takes too long."""
         work = asyncio.gather(*(ticket.future for ticket in tickets), return_exceptions=True)
         gone = asyncio.ensure_future(disconnected(request))
         ends: set[asyncio.Future[Any]] = {work, gone}
