@@ -64,13 +64,13 @@ def find_directory(folder: Path) -> Path:
     raise HeedfulError(f"{folder} is not a model directory: it has no config.json{hint}")
 
 
-def other_direction(folder: Path, only_full: bool = False) -> Path | None:
-    """The model of the other direction inside a run. With `only_full`, only one that `--both` trained as long as the first,
+def other_direction(folder: Path, only_asked: bool = False) -> Path | None:
+    """The model of the other direction inside a run. With `only_asked`, only one that `--both` asked for,
     not one that was trained for back-translation."""
     reverse = folder / REVERSE
     if not (reverse / "best" / "config.json").is_file():
         return None
-    if only_full:
+    if only_asked:
         recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")) if (folder / "recipe.toml").is_file() else {}
         return reverse if recipe.get("data", {}).get("both") else None
     return reverse
