@@ -254,7 +254,7 @@ def test_as_many_lines_are_used_as_training_can_read_often_enough(
     assert 1 <= lines_translated(tmp_path / "run" / "reverse") < 100
     again = Heard()
     translate_plain_text(recipe, tmp_path / "run", HELPERS[0], again, None, None)
-    assert "give more training.steps, or less text" in again.said
+    assert "raise training.steps or give less text" in again.said
 
 
 def test_translating_ends_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

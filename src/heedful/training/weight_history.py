@@ -35,7 +35,7 @@ def earlier_weights(folder: Path, model: nn.Module, count: int) -> list[Checkpoi
     kept = folder.resolve().parent / FOLDER
     found = sorted((int(match[1]), path) for path in kept.glob("step-*") if (match := NAME.fullmatch(path.name)))
     if not found:
-        raise HeedfulError(f"{kept.parent} has no earlier weights; train with training.history=STEPS to keep some")
+        raise HeedfulError(f"{kept.parent} has no earlier weights; training.history=STEPS keeps some during training")
     shapes = {name: tuple(weight.shape) for name, weight in named_weights(model).items()}
     places = sorted({round(place) for place in np.linspace(0, len(found) - 1, min(count, len(found)))})
     checkpoints = []
