@@ -16,14 +16,13 @@ from heedful.decoding.sentence import Limits, Sentence
 from heedful.jobs.options import Options
 from heedful.jobs.results import Result
 from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
+from heedful.runtime.device import keep_freed_memory
 
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
-BATCH_NUMBERS = 2**21  # narrow models decode more of many inputs together: this / d_model tokens
-REFILL = 0.5  # share of the batch that must be free before more inputs join
-THREADED_WIDTH = (
-    512  # d_model from which several threads are faster for a few sentences; smaller matrix products are faster on one
-)
-SHARE = 16  # sentences per thread, at least
+BATCH_NUMBERS = 2**20  # narrow models decode more of many inputs together: these / d_model tokens
+REFILL = 1.0  # the share of a batch that is free before more of many inputs join: nobody waits for the first answers
+WIDE = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
+SHARE = 16  # sentences that are worth a thread of their own
 
 
 class Engine(Protocol):
@@ -66,6 +65,8 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
         """Decode sentences completely: many sentences with one thread per core, each thread with its own batch."""
         if self.engine is not None:
             sentences = self.engine.decode(sentences)
+        if self.device.type == "cpu":
+            keep_freed_memory()  # every step frees and allocates megabytes
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source))  # neighbours need little padding
         threads = min(torch.get_num_threads(), len(ordered) // SHARE) if self.device.type == "cpu" else 1
         stop = threading.Event()
