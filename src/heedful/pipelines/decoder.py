@@ -21,7 +21,7 @@ from heedful.runtime.device import keep_freed_memory
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
 BATCH_NUMBERS = 2**20  # narrow models decode more of many inputs together: these / d_model tokens
 REFILL = 1.0  # the share of a batch that is free before more of many inputs join: nobody waits for the first answers
-WIDE = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
+THREADED_WIDTH = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
 SHARE = 16  # sentences that are worth a thread of their own
 
 
