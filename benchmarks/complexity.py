@@ -12,9 +12,9 @@ import argparse
 import json
 from pathlib import Path
 
-from heedful.complexity.layers import LAYERS, Shape, small_attention
+from heedful.complexity.layers import LAYERS, LayerShape, small_attention
 from heedful.complexity.picture import drawn
-from heedful.complexity.survey import LayerReport, Plan, survey
+from heedful.complexity.survey import LayerReport, SurveySettings, survey
 from heedful.complexity.table import as_json, skipped_lines, tables
 from heedful.nn.attention.kinds import AttentionSettings
 from measuring import Transcript
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--png", type=Path, help="write the curves to this file")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     a = parser.parse_args()
-    shape = Shape(a.width, a.heads, attention=AttentionSettings(window=a.window))
-    traced = Shape(2 * a.heads, a.heads, attention=small_attention(a.path_window))
-    plan = Plan(a.layers, a.lengths, a.widths, shape, a.length, a.path_lengths, traced, a.rounds, a.seconds)
+    shape = LayerShape(a.width, a.heads, attention=AttentionSettings(window=a.window))
+    traced = LayerShape(2 * a.heads, a.heads, attention=small_attention(a.path_window))
+    plan = SurveySettings(a.layers, a.lengths, a.widths, shape, a.length, a.path_lengths, traced, a.rounds, a.seconds)
     transcript = Transcript(a.output)
     found: list[LayerReport] = []
     survey(plan, lambda: None, found)

@@ -189,7 +189,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """Make a folder of a given name; all test processes share it, and the first that asks for it makes it."""
+    """Make a folder of a given name once for all test processes: the first one that asks for it creates it."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
 

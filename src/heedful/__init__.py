@@ -77,10 +77,10 @@ def load(folder: str | Path, device: str = "auto") -> Any: ...
 
 
 def load(folder: str | Path, device: str = "auto", *, job: str | None = None) -> Any:
-    """A trained model from its directory (or the best one of a run), ready to use; `auto` is a GPU where there is one.
+    """Load a trained model from its directory, or the best model of a run; `device="auto"` uses a GPU if there is one.
 
-    What it can do depends on its job: `translate`, `summarize`, `generate`, `fill`, `embed`, `classify`, `tag`, `answer`.
-    Naming the `job` refuses any other model, and lets type checkers know what comes back.
+    What the model can do depends on its job: `translate`, `summarize`, `generate`, `fill`, `embed`, `classify`, `tag`, `answer`.
+    With `job`, a model of any other job is an error, and type checkers know the type of the result.
     """
     from heedful.jobs.registry import JOBS
     from heedful.pipelines.load import load_pipeline

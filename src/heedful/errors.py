@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class HeedfulError(Exception):
-    """Something failed that the user can understand and act on (exit code 1)."""
+    """A failure that the user can understand and act on (exit code 1)."""
 
 
 class Stopped(HeedfulError):
-    """Work ended because someone asked for it by a signal, and everything is saved: no error (exit code 128 + signal)."""
+    """A signal asked the work to stop and everything is saved: not an error (exit code 128 + signal)."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class InputError(HeedfulError):
 
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
-        self.index = index  # of the input among those given
+        self.index = index  # which of the inputs, from 0
 
 
 class UsageError(HeedfulError):

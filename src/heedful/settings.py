@@ -75,7 +75,7 @@ def check_fields(settings: DataclassInstance) -> None:
 
 
 def build(settings: type[Settings], given: Mapping[str, Json]) -> Settings:
-    """An instance of a class of settings from JSON; unknown and missing names are named."""
+    """An instance of a class of settings from JSON; the error for unknown or missing settings lists them."""
     known = hints(settings)
     for name in given:
         if name not in known:

@@ -1,4 +1,4 @@
-"""The command line with right and wrong requests; in a process of its own where that matters."""
+"""The command line with valid and invalid requests, in a separate process where that matters."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_ctrl_c_prints_what_was_measured_until_then() -> None:
     )
     try:
         assert process.stderr is not None
-        assert "measurements; Ctrl-C ends them" in process.stderr.readline()
+        assert "measurements; Ctrl-C stops" in process.stderr.readline()
         wait_for_child(process.pid)  # the first measurement
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         out, err = process.communicate(timeout=60)
@@ -101,4 +101,4 @@ def test_ctrl_c_prints_what_was_measured_until_then() -> None:
         process.kill()
     assert process.returncode == 128 + signal.SIGINT
     assert json.loads(out)["layers"][0]["layer"] == "convolution"
-    assert err.splitlines()[-1] == "stopped by Ctrl-C: this is what was measured until then"
+    assert err.splitlines()[-1] == "stopped by Ctrl-C: these are the results so far"

@@ -311,7 +311,7 @@ def test_quiet_shows_results_alone_and_help_is_short_to_ask_for(trained: Trained
 @pytest.mark.parametrize(
     ("command", "fault"),
     [
-        (["serve", "{folder}"], "serving needs signals and limits of processes that Windows does not have; use WSL"),
+        (["serve", "{folder}"], "serving needs signals and process limits that Windows does not have; use WSL"),
         (["train", "dates", "--run", "{folder}/run"], "training needs file locks that Windows does not have; use WSL"),
     ],
 )

@@ -180,7 +180,7 @@ def test_runs_are_compared(trained: Trained, run: Run, tmp_path: Path) -> None:
         (["explain", "MODEL", "a", "--beam", "0"], "beam must be at least 1"),
         (["explain", "MODEL", "a", "--gold", "x"], "--gold goes with --align"),
         (["explain", "MODEL", "a", "--heads", "x"], "--heads takes no text"),
-        (["explain", "MODEL", "--heads", "x", "--align", "y"], "--heads and --align are two questions"),
+        (["explain", "MODEL", "--heads", "x", "--align", "y"], "--heads and --align cannot be combined"),
         (["explain", "MODEL", "a", "--passage", "absent.txt"], "absent.txt"),
         (["compare"], "Missing argument"),
     ],

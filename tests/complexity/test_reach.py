@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from heedful.complexity.layers import LAYERS, Shape, small_attention
+from heedful.complexity.layers import LAYERS, LayerShape, small_attention
 from heedful.complexity.reach import longest_path, reached, recurrent
 from heedful.nn.recurrent import build_cells, run_cells
 
 WINDOW = 4
-SHAPE = Shape(8, 2, 3, small_attention(WINDOW))
+SHAPE = LayerShape(8, 2, 3, small_attention(WINDOW))
 
 
 def path(layer: str, length: int) -> int | None:
@@ -42,7 +42,7 @@ def test_the_longest_path_of_a_layer_is_the_known_one(layer: str, expected: obje
 
 def test_a_convolution_reaches_as_far_as_its_kernel() -> None:
     layer = LAYERS["convolution"]
-    found = reached(layer.steps(Shape(8, 2, 5), 12), 2, 12, 8)
+    found = reached(layer.steps(LayerShape(8, 2, 5), 12), 2, 12, 8)
     at = torch.arange(12)
     assert torch.equal(found, (at[:, None] - at).abs() <= 4)
 

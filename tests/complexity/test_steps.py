@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.complexity.layers import LAYERS, Shape
+from heedful.complexity.layers import LAYERS, LayerShape
 from heedful.complexity.steps import sequential_steps
 
 
@@ -53,11 +53,11 @@ def test_views_and_complex_parts_are_followed() -> None:
 
 @pytest.mark.parametrize("name", ["full", "full-stored", "convolution", "convolution-dilated"])
 def test_attention_and_convolution_take_as_many_steps_for_any_length(name: str) -> None:
-    short, long = (sequential_steps(LAYERS[name].build(Shape(8, 2), n, 0), torch.randn(1, n, 8)) for n in (5, 40))
+    short, long = (sequential_steps(LAYERS[name].build(LayerShape(8, 2), n, 0), torch.randn(1, n, 8)) for n in (5, 40))
     assert 0 < short == long
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])
 def test_recurrent_cells_take_steps_for_every_position(name: str) -> None:
-    few, some, more = (sequential_steps(LAYERS[name].build(Shape(8, 2), n, 0), torch.randn(1, n, 8)) for n in (10, 20, 30))
+    few, some, more = (sequential_steps(LAYERS[name].build(LayerShape(8, 2), n, 0), torch.randn(1, n, 8)) for n in (10, 20, 30))
     assert more - some == some - few >= 10 * 3

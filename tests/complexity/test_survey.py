@@ -11,17 +11,18 @@ import torch
 
 from heedful.complexity import survey as module
 from heedful.complexity.exponents import fitted_exponent
-from heedful.complexity.layers import LAYERS, Shape, small_attention
+from heedful.complexity.layers import LAYERS, LayerShape, small_attention
 from heedful.complexity.measure import Cost, measure, peak_bytes
-from heedful.complexity.survey import LayerReport, Plan, cost_of, survey
+from heedful.complexity.survey import LayerReport, SurveySettings, cost_of, survey
 from heedful.complexity.table import as_csv, as_json, cost_rows, path_rows, skipped_lines
 from heedful.errors import UsageError
 
 
-def plan(**changed: object) -> Plan:
-    small = Shape(16, 2, 3, small_attention(8))
+def plan(**changed: object) -> SurveySettings:
+    small = LayerShape(16, 2, 3, small_attention(8))
     given = {"layers": ["full-stored"], "lengths": [64, 128], "widths": [8, 16], "shape": small, "length": 64}
-    return Plan(**{**given, "path_lengths": [8], "path_shape": Shape(8, 2, 3, small_attention(2)), "rounds": 1, **changed})  # type: ignore[arg-type]
+    traced = {"path_lengths": [8], "path_shape": LayerShape(8, 2, 3, small_attention(2))}
+    return SurveySettings(**{**given, **traced, "rounds": 1, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.5, 2.0])
@@ -51,9 +52,9 @@ def test_the_peak_counts_what_is_there_at_a_time_and_nothing_else() -> None:
 
 def test_stored_weights_take_memory_that_grows_with_the_square_and_the_fused_kernel_s_with_the_length() -> None:
     def grown(layer: str) -> float:
-        costs = [measure(layer, length, Shape(16, 2), 1, 4 << 30) for length in (512, 2048)]
+        costs = [measure(layer, length, LayerShape(16, 2), 1, 4 << 30) for length in (512, 2048)]
         assert all(cost.skipped == "" and cost.seconds and cost.bytes for cost in costs)
-        assert costs[0].bytes == measure(layer, 512, Shape(16, 2), 1, 4 << 30).bytes, "it is the same each time"
+        assert costs[0].bytes == measure(layer, 512, LayerShape(16, 2), 1, 4 << 30).bytes, "it is the same each time"
         return (costs[1].bytes or 0) / (costs[0].bytes or 1)
 
     assert 15 < grown("full-stored") < 16.5
@@ -61,7 +62,7 @@ def test_stored_weights_take_memory_that_grows_with_the_square_and_the_fused_ker
 
 
 def test_a_measurement_that_outgrows_its_memory_says_so_and_harms_nobody() -> None:
-    found = measure("full-stored", 4096, Shape(16, 2), 1, 300 << 20)
+    found = measure("full-stored", 4096, LayerShape(16, 2), 1, 300 << 20)
     assert (found.seconds, found.bytes) == (None, None)
     assert found.skipped == "it did not fit into 0.3 GB"
 
@@ -69,13 +70,13 @@ def test_a_measurement_that_outgrows_its_memory_says_so_and_harms_nobody() -> No
 def test_what_cannot_fit_or_takes_too_long_is_never_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "measure", lambda *given: pytest.fail("it was tried"))
     report = LayerReport(LAYERS["full-stored"])
-    huge = cost_of(report, plan(), 1_000_000, Shape(16, 2))
+    huge = cost_of(report, plan(), 1_000_000, LayerShape(16, 2))
     assert "GB may be used" in huge.skipped
     assert huge.skipped.startswith("needs about 32,0")
     report.costs.append(Cost("full-stored", 1024, 16, seconds=3.0, bytes=10))
-    assert cost_of(report, plan(), 4096, Shape(16, 2)).skipped == "would take about 1 min 36 s"
+    assert cost_of(report, plan(), 4096, LayerShape(16, 2)).skipped == "would take about 1 min 36 s"
     gru = LayerReport(LAYERS["gru"], [Cost("gru", 1000, 16, seconds=3.0, bytes=8 << 30)])
-    assert cost_of(gru, plan(seconds=1e9), 5000, Shape(16, 2)).skipped.startswith("needs about 42.9 GB")
+    assert cost_of(gru, plan(seconds=1e9), 5000, LayerShape(16, 2)).skipped.startswith("needs about 42.9 GB")
 
 
 def test_a_survey_reports_growth_steps_and_paths() -> None:

@@ -1,4 +1,4 @@
-"""Long-recall: the answer stands in the first eighth of a document, the question at its end, and nothing else tells it."""
+"""Long-recall: the answer is in the first eighth of a document, the question at its end, and nothing else reveals it."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_a_beam_of_one_is_greedy(variant: int, alpha: float) -> None:
 
 @torch.no_grad()
 def every_output(model: Seq2Seq, source: list[int], longest: int, alpha: float, vocab: int) -> list[Hypothesis]:
-    """All outputs there are: every sequence that ends within the limit, and every one that the limit cuts off."""
+    """All possible outputs: every sequence that ends within the limit, and every one that the limit cuts off."""
     words = range(EOS + 1, vocab)
     found = []
     for length in range(1, longest + 1):

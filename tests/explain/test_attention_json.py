@@ -1,4 +1,4 @@
-"""What pages draw of an attention: whole numbers, cut where it is long, and a note that says so."""
+"""The attention that pages draw: whole numbers, truncated if it is long, with a note that says so."""
 
 from __future__ import annotations
 

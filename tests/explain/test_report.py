@@ -39,7 +39,7 @@ def english(path: Path) -> str:
 
 
 def drawn_in(page: str) -> dict[str, Any]:
-    """The explanation that stands in a page."""
+    """The explanation embedded in a page."""
     found: dict[str, Any] = json.loads(page.split('id="explanation">')[1].split("</script>")[0])
     return found
 

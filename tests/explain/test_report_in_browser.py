@@ -31,7 +31,7 @@ PHONE = {"width": 390, "has_touch": True, "is_mobile": True}
 
 
 def said(page: Page) -> str:
-    """What the page tells of the selected cell."""
+    """What the page shows about the selected cell."""
     return page.locator("#attention .said").inner_text()
 
 
@@ -50,7 +50,7 @@ def check_heads(page: Page, layers: int, heads: int) -> None:
 
 
 def check_phone(page: Page) -> None:
-    """On a phone nothing is wider than the page, and a tap on a cell tells its weight."""
+    """On a phone nothing is wider than the page, and a tap on a cell shows its weight."""
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     cells = page.locator(".cells")
     cells.evaluate("cells => scrollTo(0, cells.getBoundingClientRect().top - 300)")

@@ -248,7 +248,7 @@ def copies(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Copies
 
 
 def paths_in(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where in a JSON value something stands."""
+    """Where something is in a JSON value."""
     yield at
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -1,4 +1,4 @@
-"""Every shipped recipe in every format: it is written and proved, or an error says what to train with so that it will be."""
+"""Every shipped recipe in every format: it is written and verified, or an error says what to train with instead."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_a_user_s_files_take_the_place_of_the_default_data(task: str, tmp_path: 
         assert (getattr(own.data, key), own.data.generate) == ("mine", "")
         assert written_and_read(own, tmp_path) == own
         message = usage_error(recipe, f"data.{key}=mine", f"data.generate={JOBS[task].generate[0]}")
-        assert message == f"data.generate={JOBS[task].generate[0]} makes its own data; leave it out to use files"
+        assert message == f"data.generate={JOBS[task].generate[0]} generates its own data; leave it out to use files"
 
 
 def test_a_pretrained_model_decides_the_shape(tmp_path: Path) -> None:

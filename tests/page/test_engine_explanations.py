@@ -1,4 +1,4 @@
-"""What the browser says of the inside of a model is what `explain` says in Python: for every job, to every number."""
+"""The browser explains a model exactly as `explain` does in Python: for every job, number by number."""
 
 from __future__ import annotations
 

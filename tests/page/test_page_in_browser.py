@@ -22,7 +22,7 @@ PIXELS = "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width,
 
 
 def result(page: Page) -> str:
-    """What stands in the result of the first view, once it is there."""
+    """The result shown in the first view, once it has appeared."""
     page.wait_for_selector(".output .answer")
     return page.locator(".output").inner_text()
 

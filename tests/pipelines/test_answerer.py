@@ -1,4 +1,4 @@
-"""Answers: always a part of the passage, the best span among those allowed, wherever in the passage it stands."""
+"""Answers: always a part of the passage, the best span among those allowed, wherever in the passage it is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_answer_is_the_best_span_that_is_not_too_long() -> None:
 
 
 def test_a_passage_of_any_length_is_read_to_its_end() -> None:
-    """A model that looks for one word finds it wherever it stands."""
+    """A model that looks for one word finds it wherever it is."""
     answerer = answerer_with(24, 6)
     wanted = TOKENIZER.encode("Quito")
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sentence vectors: the pooling they say they are, whatever stands beside a sentence."""
+"""Sentence vectors: the pooling they claim, whatever other sentences are in the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People with few pairs are told what to expect and what helps; those with many are left alone."""
+"""People with few pairs read what to expect and what helps; those with many get no advice."""
 
 from __future__ import annotations
 

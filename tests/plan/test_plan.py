@@ -18,7 +18,7 @@ MULTI30K = PairStatistics(29_000, (1_772_238, 2_046_956), (345_020, 322_383), to
 
 
 def text_of(pairs: int, length: int = 60) -> PairStatistics:
-    """That many pairs of so many characters on each side."""
+    """Statistics of this many pairs with this many characters on each side."""
     return PairStatistics(pairs, (pairs * length,) * 2, (pairs * length // 5,) * 2, valid=min(1000, pairs // 10), test=100)
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from heedful.runtime.device import WIDE, cpu_has_bf16, wants_bf16
+from heedful.runtime.device import BF16_WIDTH, cpu_has_bf16, wants_bf16
 
 PROGRAM = """
 import resource, sys, torch
@@ -39,13 +39,13 @@ def test_freed_memory_is_used_again_without_asking_the_kernel() -> None:
 def test_bf16_is_picked_where_the_processor_has_it_and_the_model_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": True})
-    assert wants_bf16("auto", cpu, WIDE)
-    assert not wants_bf16("auto", cpu, WIDE - 1)
-    assert not wants_bf16("float32", cpu, WIDE)
+    assert wants_bf16("auto", cpu, BF16_WIDTH)
+    assert not wants_bf16("auto", cpu, BF16_WIDTH - 1)
+    assert not wants_bf16("float32", cpu, BF16_WIDTH)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
-    assert not wants_bf16("auto", cpu, WIDE)
+    assert not wants_bf16("auto", cpu, BF16_WIDTH)
     assert wants_bf16("bf16", cpu, 1)
-    assert not wants_bf16("auto", torch.device("mps"), WIDE)
+    assert not wants_bf16("auto", torch.device("mps"), BF16_WIDTH)
 
 
 KERNELS = """

@@ -1,4 +1,4 @@
-"""Many callers at one time: nobody's answer depends on the others, nobody holds up the others, nothing is lost."""
+"""Many simultaneous callers: no answer depends on other callers, nobody blocks the others, nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service against its own OpenAPI schema: whatever is sent, answers are as the schema says, and nothing fails inside."""
+"""The service against its own OpenAPI schema: whatever is sent, answers follow the schema, and there are no internal errors."""
 
 from __future__ import annotations
 

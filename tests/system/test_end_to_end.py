@@ -25,7 +25,7 @@ from heedful.runtime.run_log import read_metrics
 from heedful.runtime.screen import Silence
 from heedful.tasks.translation import TranslationTask
 from heedful.training.flat_weights import FlatWeights
-from heedful.training.optimizer_step import PERSISTENT
+from heedful.training.optimizer_step import MOST_SKIPPED
 from heedful.training.run import train
 from heedful.training.step_window import StepWindow
 from heedful.training.trainer import Trainer
@@ -154,7 +154,7 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted(
 
 def test_a_loss_that_stays_not_finite_stops_with_advice(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     overrides = ["training.learning_rate=100", "training.clip=0", "training.warmup=1", "training.schedule=constant"]
-    trainer, _ = trainer_of(pairs, tmp_path, *overrides, f"training.steps={PERSISTENT * 3}")
+    trainer, _ = trainer_of(pairs, tmp_path, *overrides, f"training.steps={MOST_SKIPPED * 3}")
     with pytest.raises(HeedfulError, match=r"lower training\.learning_rate"):
         trainer.train(None, lambda scores: None)
 

@@ -59,7 +59,7 @@ def weights(run: Path) -> tuple[bytes, bytes]:
 
 
 def status(pid: int) -> list[str]:
-    """State, parent … of a process, as the kernel tells; empty when there is none."""
+    """State, parent … of a process, according to the kernel; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -24,7 +24,7 @@ LENGTHS = [600, pytest.param(16_000, marks=pytest.mark.slow)]
 
 
 def documents(count: int, words: int) -> list[tuple[str, str]]:
-    """Documents of so many words, and the last word of each, in which alone the answer is."""
+    """Documents of this many words, and the last word of each, the only one with the answer."""
     rng = random.Random(words)
     return [(" ".join([*rng.choices(WORDS, k=words - 1), end]), end) for end in (ENDS[number % 4] for number in range(count))]
 

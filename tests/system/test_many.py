@@ -53,7 +53,7 @@ def test_a_sharded_run_continues_on_one_process_and_the_reverse(
     said = process.communicate(timeout=200)[0]
     assert process.returncode == 0, said
     assert "continuing from step" in said
-    # A run that stopped between two reports tells a mean over the rest of the second alone.
+    # A resumed run's first report is the mean over the steps since it was resumed.
     wanted, found = losses(alone), losses(tmp_path / "run")
     assert len(found) == len(wanted)
     assert sum(abs(a - b) <= 2e-3 * a for a, b in zip(wanted, found, strict=True)) >= len(wanted) - 1

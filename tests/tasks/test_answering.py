@@ -1,4 +1,4 @@
-"""Question answering: where an answer stands among the tokens of a window, and that no window is left out."""
+"""Question answering: where an answer is among the tokens of a window, and that no window is left out."""
 
 from __future__ import annotations
 

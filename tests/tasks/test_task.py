@@ -147,7 +147,7 @@ def test_every_training_example_comes_once_an_epoch(name: str, task_of: Made) ->
 
 @pytest.mark.parametrize("name", TASKS)
 def test_two_processes_score_as_one_does(name: str, task_of: Made) -> None:
-    """Each predicts its share; what is gathered stands in the order of the examples."""
+    """Each process predicts its share; the gathered outputs are in the order of the examples."""
     task = task_of(name)
     model = task.build_model()
     alone = task.score(model, task.valid, Processes(), quick=True)

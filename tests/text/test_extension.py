@@ -8,7 +8,7 @@ import pytest
 
 from heedful.errors import UsageError
 from heedful.text import Tokenizer
-from heedful.text.extension import add_pieces, extend_pair, learn_pieces, number
+from heedful.text.extension import add_tokens, extend_pair, learn_tokens, number
 from heedful.text.sentencepiece import SentencePieces, unigram_backend
 
 OLD = ["the sun is over seven rivers and stones .", "a dog runs in the snow , a man rides .", "rain and wind over the tree"] * 20
@@ -55,9 +55,9 @@ def test_text_that_needs_no_new_token_is_written_as_before(kind: str) -> None:
 
 def test_a_new_token_knows_what_it_was_written_with() -> None:
     old = vocabulary("bpe")
-    pieces = learn_pieces(old, NEW, 30)
+    pieces = learn_tokens(old, NEW, 30)
     ids = number(pieces, old.size)
-    new = add_pieces(old, pieces, ids)
+    new = add_tokens(old, pieces, ids)
     for piece in pieces:
         assert old.decode(piece.parts) == new.decode([ids[piece.name]])
     halves = new.halves()

@@ -1,4 +1,4 @@
-"""`heedful train --both`: one command, two directions, found by `--to`, by the server, and told by the card."""
+"""`heedful train --both`: one command, two directions, which `--to` and the server find and the card names."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SMALL = ["model.layers=1", "model.d_model=32", "training.workers=1", "training.b
 
 
 class Heard(Silence):
-    """Remembers what it is told."""
+    """Records the messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_machine(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
-    """Measured speeds are those of a machine that takes so many seconds for a step."""
+    """Pretend that this machine takes this many seconds for a step."""
     speed = Speed(1000.0, step, 2 * step, step / 1000, step / 500, 10**8)
     monkeypatch.setattr(worker_trial, "measure_speed", lambda *_: speed)
 
@@ -91,7 +91,7 @@ def test_what_is_chosen_lands_in_the_run_and_a_continued_run_keeps_it(
     slow_machine(monkeypatch, 0.0001)  # now it is fast, which changes nothing any more
     train(recipe, run, heard, seconds=30)
     assert (run / "recipe.toml").read_text(encoding="utf-8") == before
-    assert any("goes on with the plan it began with" in line for line in heard.lines)
+    assert any("continues with the plan made when it began" in line for line in heard.lines)
     assert not any(line.startswith("plan:") for line in heard.lines)
     if load_recipe(str(run / "recipe.toml")) == planned:  # the time left differs by milliseconds
         assert weights(run) == weights(tmp_path / "whole")
@@ -132,15 +132,15 @@ def test_a_time_needs_steps_that_are_left_open(tmp_path: Path, run: Run) -> None
 
 
 def test_the_final_model_is_never_worse_than_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Trainer.settle
+    set_final_weights = Trainer.set_final_weights
 
     def spoiled(self: Trainer) -> str:
-        words = settle(self)
-        for weight in self.judged_model.parameters():
+        words = set_final_weights(self)
+        for weight in self.eval_model.parameters():
             weight.data.zero_()
         return words
 
-    monkeypatch.setattr(Trainer, "settle", spoiled)
+    monkeypatch.setattr(Trainer, "set_final_weights", spoiled)
     recipe: Recipe = load_recipe("translation", [*toy_language(tmp_path), *SMALL, "training.steps=60"])
     heard = Heard()
     results: RunResults = train(recipe, tmp_path / "run", heard)

@@ -1,4 +1,4 @@
-"""Muon beside PyTorch's own, and what it takes care of."""
+"""Muon compared with PyTorch's own, and its special cases."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_steps_equal_those_of_pytorch() -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=4e-3 if name in hidden else 1e-3)
     some = "encoder.layers.0.feed_forward.project_in.weight"
     moved = model.get_parameter(some) - small().get_parameter(some)
-    assert moved.abs().mean() > 3e-3  # so that being close says something
+    assert moved.abs().mean() > 3e-3  # so that closeness is meaningful
 
 
 def test_what_it_holds_comes_back_from_a_checkpoint() -> None:

@@ -1,4 +1,4 @@
-"""Plain text beside pairs: a helper model translates it, every step is done once, and killed runs end bit-identical."""
+"""Plain text in addition to pairs: a helper model translates it, every step runs once, and killed runs end bit-identical."""
 
 from __future__ import annotations
 
@@ -245,16 +245,16 @@ def test_as_many_lines_are_used_as_training_can_read_often_enough(
     shutil.copytree(whole / "run", tmp_path / "run", ignore=shutil.ignore_patterns("translations"))
     heard = Heard()
     translate_plain_text(recipe, tmp_path / "run", HELPERS[0], heard, None, 1e-6)
-    assert "plain text: left out; about 0 steps fit into the time that is left, and the pairs alone need" in heard.said
+    assert "plain text: left out; about 0 steps fit into the remaining time, and the pairs alone need" in heard.said
     assert (lines_translated(tmp_path / "run" / "reverse"), translations(tmp_path / "run" / "reverse")) == (0, ())
     shutil.rmtree(tmp_path / "run" / "reverse" / "translations")
     monkeypatch.setattr("heedful.training.plain_text.steps_for_pairs", lambda recipe: 0)
     translate_plain_text(recipe, tmp_path / "run", HELPERS[0], heard, None, 8 * 2 * 5 * 40 / rate)
-    assert "teach little in fewer than 8" in heard.said
+    assert "fewer than 8 help little" in heard.said
     assert 1 <= lines_translated(tmp_path / "run" / "reverse") < 100
     again = Heard()
     translate_plain_text(recipe, tmp_path / "run", HELPERS[0], again, None, None)
-    assert "give more training.steps, or less text" in again.said
+    assert "raise training.steps or give less text" in again.said
 
 
 def test_translating_ends_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,18 +117,18 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
         weights = FlatWeights(model, processes, ADAM, EMA, "muon" in kind)
         assert weights.shares == kind.startswith("shared")
         told = train(weights, lambda batch: loss_of(model, batch), processes)
-    # What was saved comes back, whoever holds which part of it.
+    # What was saved is restored, whichever process holds which part.
     kept = processes.gather({name: vector.clone() for name, vector in weights.vectors().items()})[0]
     weights.load({name: torch.zeros_like(vector) for name, vector in kept.items()}, 0)
     assert not any(bool(vector.any()) for vector in weights.vectors().values())
     processes.gather(None)
     weights.load(kept, STEPS)
-    with weights.judged():
-        judged = {name: vector.clone() for name, vector in weights.vectors().items()}
+    with weights.averaged():
+        averaged = {name: vector.clone() for name, vector in weights.vectors().items()}
         processes.gather(None)
     tensors = {name: vector.clone() for name, vector in weights.vectors().items()}
     if processes.first:
-        more = {"judged": judged["weights"], "told": torch.tensor(told)}
+        more = {"averaged": averaged["weights"], "told": torch.tensor(told)}
         save_file({**tensors, **more}, folder / "found.safetensors")
 
 
@@ -154,4 +154,4 @@ def test_two_processes_with_unequal_shares_equal_one(kind: str, tmp_path: Path) 
     torch.testing.assert_close(found["told"], torch.tensor(told), rtol=1e-5, atol=1e-5)
     for name, vector in alone.vectors().items():
         torch.testing.assert_close(found[name], vector, rtol=1e-4, atol=2e-5)
-    torch.testing.assert_close(found["judged"], alone.vectors()["ema"], rtol=1e-4, atol=2e-5)
+    torch.testing.assert_close(found["averaged"], alone.vectors()["ema"], rtol=1e-4, atol=2e-5)

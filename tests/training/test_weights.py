@@ -113,7 +113,7 @@ def test_an_update_equals_adam_on_separate_parameters() -> None:
     assert (flat.state["weights"] - start).abs().max().item() > 0.01
 
 
-def test_the_running_mean_is_judged_and_the_weights_come_back() -> None:
+def test_the_running_mean_is_evaluated_and_the_weights_come_back() -> None:
     model = small()
     flat = flat_weights(model, ema=0.5)
     mean = flat.state["weights"].clone()
@@ -125,7 +125,7 @@ def test_the_running_mean_is_judged_and_the_weights_come_back() -> None:
         share = 1 - min(0.5, (seed + 1) / (seed + 10))
         mean.lerp_(flat.state["weights"], share)
     weights = flat.state["weights"].clone()
-    with flat.judged():
+    with flat.averaged():
         assert torch.allclose(torch.cat([p.detach().flatten() for p in model.parameters()]), mean)
         assert not torch.allclose(flat.state["weights"], weights)
     assert torch.equal(flat.state["weights"], weights)

@@ -59,5 +59,5 @@ def _refused_if_all_plain(groups: Iterator[list[tuple[str, str] | InputError]]) 
         yield group
 
 
-passage = own_option("passage", Path | None, None, "A text file that contains the answers.")
+passage = own_option("passage", Path | None, None, "A text file to find the answers in.")
 answer = verb_command("answer", "runs/question-answering", answer_lines, [passage])

@@ -21,14 +21,16 @@ def check(
     source: Annotated[Path, typer.Argument(help="The text to translate; or alone: a TSV or JSONL of pairs.")],
     target: Annotated[Path | None, typer.Argument(help="Its translation, line by line.")] = None,
     test: Annotated[
-        list[Path] | None, typer.Option(help="Sources of validation or test, which must not be trained on; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="Source text of the validation or test set, which must not be trained on; may be repeated."),
     ] = None,
     clean: Annotated[
-        Path | None, typer.Option(help="A folder for what is kept; what is not is in left_out.tsv beside it, with the reason.")
+        Path | None,
+        typer.Option(help="Write the good pairs to this folder, and the others with the reason to left_out.tsv in it."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Look at a parallel text before training: misaligned stretches, duplicates, copies, wrong languages and encodings."""
+    """Check parallel text before training: misaligned stretches, duplicates, copies, wrong languages and encodings."""
     from heedful.cli import console
     from heedful.data.alignment import SHORTEST
     from heedful.data.check import check as check_files

@@ -16,11 +16,11 @@ EXAMPLES = """Examples:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, such as runs/en-de; of a single one, its own curves.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, such as runs/en-de; a single one shows its own curves.")],
     out: Annotated[Path | None, typer.Option(help="Write a .html page, a .png, .svg or .pdf of the curves, or .json.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare runs: the settings that differ, the scores, and the learning curves over each other."""
+    """Compare runs: the settings that differ, the scores, and the learning curves in one chart."""
     import json
 
     from heedful.cli.table_screen import show_tables

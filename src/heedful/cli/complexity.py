@@ -13,7 +13,7 @@ import typer
 from heedful.errors import HeedfulError, Stopped, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.complexity.survey import LayerReport, Plan
+    from heedful.complexity.survey import LayerReport, SurveySettings
 
 EXAMPLES = """Examples:
 
@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 
 `heedful complexity --html complexity.html --csv complexity.csv`
 """
-WIDE = 200  # columns of a table that is not printed to a terminal
+PIPE_WIDTH = 200  # columns of a table that is not printed to a terminal
 
 
 def complexity(
@@ -37,34 +37,34 @@ def complexity(
     kernel: Annotated[int, typer.Option(help="Kernel k of a convolution, in positions.")] = 3,
     path_lengths: Annotated[str, typer.Option(help="Lengths at which paths are traced, separated by commas.")] = "16,32,64,128",
     path_window: Annotated[int, typer.Option(help="Window r where paths are traced.")] = 8,
-    rounds: Annotated[int, typer.Option(help="Rounds of each measurement, of which the fastest counts.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds of each measurement; the fastest counts.")] = 3,
     seconds: Annotated[float, typer.Option(help="Leave out measurements that would take longer than this.")] = 60.0,
     png: Annotated[Path | None, typer.Option(help="Write the curves as a picture.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every measurement as a line.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every measurement as a line of a CSV file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write tables and curves as a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Measure the paper's Table 1 on real layers: time and memory, sequential steps, and the longest path between positions.
 
-    Each time and each peak of memory is that of a forward and a backward pass of one layer, on the CPU, in a process of its
-    own. What does not fit into memory is left out.
+    Time and peak memory are those of a forward and a backward pass of one layer on the CPU, each in a process of its own.
+    Measurements that would not fit into memory are left out.
     """
     from heedful.cli import console
     from heedful.complexity import table
-    from heedful.complexity.layers import LAYERS, Shape, small_attention
+    from heedful.complexity.layers import LAYERS, LayerShape, small_attention
     from heedful.complexity.picture import drawn, load_matplotlib, page
-    from heedful.complexity.survey import Plan, survey
+    from heedful.complexity.survey import SurveySettings, survey
     from heedful.nn.attention.kinds import AttentionSettings
     from heedful.runtime.files import write_text
 
-    plan = Plan(
+    plan = SurveySettings(
         names("--layers", layers, LAYERS),
         numbers("--lengths", lengths),
         numbers("--widths", widths),
-        Shape(width, heads, kernel, AttentionSettings(window=window)),
+        LayerShape(width, heads, kernel, AttentionSettings(window=window)),
         length,
         numbers("--path-lengths", path_lengths),
-        Shape(2 * heads, heads, kernel, small_attention(path_window)),
+        LayerShape(2 * heads, heads, kernel, small_attention(path_window)),
         rounds,
         seconds,
     )
@@ -74,7 +74,7 @@ def complexity(
     if png or html:
         load_matplotlib()  # fail now if it is missing, not after the measurements
     parts = len(plan.layers) * (len(plan.points) + len(plan.path_lengths))
-    console.note(f"{parts:,} measurements; Ctrl-C ends them and shows what has been found")
+    console.note(f"{parts:,} measurements; Ctrl-C stops and shows the results so far")
     screen = console.screen(error=True)
     tick = screen.track("measuring", parts)
     found: list[LayerReport] = []
@@ -96,10 +96,10 @@ def complexity(
     if html:
         write_text(html, page(plan, found))
     if stopped:
-        raise Stopped("stopped by Ctrl-C: this is what was measured until then", signal.SIGINT)
+        raise Stopped("stopped by Ctrl-C: these are the results so far", signal.SIGINT)
 
 
-def show(plan: Plan, found: Sequence[LayerReport]) -> None:
+def show(plan: SurveySettings, found: Sequence[LayerReport]) -> None:
     """Print the tables."""
     from rich.box import SIMPLE
     from rich.console import Console
@@ -109,7 +109,7 @@ def show(plan: Plan, found: Sequence[LayerReport]) -> None:
 
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, emoji=False, width=WIDE)
+        console = Console(highlight=False, emoji=False, width=PIPE_WIDTH)
     for title, (head, rows) in table.tables(plan, found).items():
         shown = Table(
             head[0], *(Column(name, justify="right") for name in head[1:]), box=SIMPLE, title=title, title_justify="left"

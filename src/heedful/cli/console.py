@@ -1,4 +1,4 @@
-"""What the command line prints: wrapped between words in a terminal, unwrapped elsewhere; only results when quiet."""
+"""Printing: wrapped between words in a terminal, unwrapped elsewhere; only results with `--quiet`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def note(text: str) -> None:
 
 
 def screen(error: bool = False) -> Screen:
-    """Where long work shows its progress: standard output, or standard error where the output is a result to be read."""
+    """Where long work shows its progress: standard output, or standard error if standard output carries results."""
     from heedful.runtime.processes import torchrun_place
     from heedful.runtime.screen import Screen, Silence
 
@@ -44,5 +44,5 @@ def screen(error: bool = False) -> Screen:
 
 
 def silence_standard_output() -> None:
-    """Discard what Python still flushes on exit: the reader has closed the pipe, and the flush would fail."""
+    """Discard what Python would flush on exit: the reader has closed the pipe, so the flush would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,6 +11,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.verb import Device
 from heedful.jobs.options import ABOUT_BACKEND, Backend, SummarizeOptions
+from heedful.jobs.registry import JOBS
 from heedful.settings import from_json
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Argument(help="Held-out data in the format of the job: text, TSV, CoNLL, SQuAD, JSONL, a folder.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Of a translation: text, one sentence per line (plain or gzip).")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Of a translation: the reference translations, line by line.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="For translation: the source text, one sentence per line (plain or gzip).")
+    ] = None,
+    reference: Annotated[Path | None, typer.Option(help="For translation: the reference translations, line by line.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy [default: the model's].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of beam search [default: the model's].")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, ja-mecab, char …")] = "13a",
@@ -100,12 +103,13 @@ def _examples(pipeline: AnyPipeline, data: Path | None, source: Path | None, ref
     from heedful.data.parallel import read_aligned
     from heedful.errors import HeedfulError, UsageError
 
-    if pipeline.task == "translation" and source is not None and reference is not None:
+    paired = JOBS[pipeline.task].paired
+    if paired and source is not None and reference is not None:
         return [pair for _, pair in read_aligned(source, reference)]
     if source is not None or reference is not None:
         raise UsageError("a translation takes --source and --reference together; any other job takes its data as one argument")
     if data is None:
-        needed = "--source FILE --reference FILE" if pipeline.task == "translation" else "its held-out data: a file or a folder"
+        needed = "--source FILE --reference FILE" if paired else "its held-out data: a file or a folder"
         raise UsageError(f"nothing to score on; give {needed}")
     examples = pipeline.read_examples(data, drops)
     dropped = drops.counts.total()
@@ -115,7 +119,7 @@ def _examples(pipeline: AnyPipeline, data: Path | None, source: Path | None, ref
 
 
 def _unknown_labels(pipeline: AnyPipeline, examples: list[Any]) -> Drops:
-    """How often each label occurs that the model never learned; raises an error if that is most of the data."""
+    """Count labels that the model never learned; raises an error if they are most of the data."""
     from heedful.data.drops import Drops
     from heedful.errors import HeedfulError
 

@@ -39,29 +39,33 @@ When = Literal["written", "read"]
 def explain(
     model: Annotated[Path | None, typer.Argument(help="A model directory or a run, such as runs/dates.")] = None,
     text: Annotated[list[str] | None, typer.Argument(help="A text or an image file; for a question, also its passage.")] = None,
-    passage: Annotated[Path | None, typer.Option(help="Of a question: a text file that holds the answer.")] = None,
+    passage: Annotated[Path | None, typer.Option(help="For a question: a text file that contains the answer.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a .html page, a .png, .svg or .pdf picture, or .json.")] = None,
     show: Annotated[Show, typer.Option(help="What a picture shows.")] = "attention",
     part: Annotated[str, typer.Option(help="Which attention: encoder, decoder, cross or pooling.")] = "",
-    layer: Annotated[str | None, typer.Option(help="Which layer of it: a number, or all [default: the last].")] = None,
-    head: Annotated[int | None, typer.Option(help="Which head [default: all of them].")] = None,
+    layer: Annotated[str | None, typer.Option(help="Which layer: a number, or all [default: the last].")] = None,
+    head: Annotated[int | None, typer.Option(help="Which head [default: all].")] = None,
     word: Annotated[
         str | None, typer.Option(help="What each head attends to when this word is read; it#2 is the second “it”.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Explain this output instead of the model's own.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam width; 1 is greedy [default: the model's].")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of beam search [default: the model's].")] = None,
-    length: Annotated[int, typer.Option(help="Of a language model: tokens to write at most.")] = 20,
-    top: Annotated[int, typer.Option(help="How many candidates for each position.")] = 5,
+    length: Annotated[int, typer.Option(help="For a language model: maximum number of tokens to write.")] = 20,
+    top: Annotated[int, typer.Option(help="How many candidates to show for each position.")] = 5,
     heads: Annotated[
         Path | None, typer.Option(help="Instead of one text: what every head does on average over the lines of this file.")
     ] = None,
     align: Annotated[
         Path | None, typer.Option(help="Align words of pairs: a TSV of source and target, or the file of sources.")
     ] = None,
-    translation: Annotated[Path | None, typer.Option(help="Of --align: the file of targets, line by line.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="Of --align: right alignments (0-0 1-2 3?4 per line): error rates.")] = None,
-    when: Annotated[When, typer.Option(help="Of --align: the step that writes a target word, or that reads it.")] = "written",
+    translation: Annotated[Path | None, typer.Option(help="With --align: the file of targets, line by line.")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="With --align: gold alignments (0-0 1-2 3?4 per line), to compute error rates.")
+    ] = None,
+    when: Annotated[
+        When, typer.Option(help="With --align: use the step that writes a target word, or the one that reads it.")
+    ] = "written",
     positions: Annotated[
         str | None,
         typer.Option(help="Show positions: sinusoidal, learned, rotary, linear-bias, relative, all; own: those of MODEL."),
@@ -135,7 +139,7 @@ def _check_one_thing(given: dict[str, object], text: list[str] | None) -> None:
     """Raise an error if several things are asked for at once."""
     asked = [name for name, value in given.items() if value is not None]
     if len(asked) > 1:
-        raise UsageError(f"{asked[0]} and {asked[1]} are two questions; ask one at a time")
+        raise UsageError(f"{asked[0]} and {asked[1]} cannot be combined; use one at a time")
     if asked and asked[0] != "--word" and text:
         raise UsageError(f"{asked[0]} takes no text")
 
@@ -154,6 +158,6 @@ def _inputs(text: list[str] | None, passage: Path | None) -> tuple[str, str | No
 
 
 def _name(model: Path) -> str:
-    """What a model is called: its directory, or that of its run."""
+    """The name of a model: its directory, or that of its run."""
     path = model.resolve()
     return f"{path.parent.name}/{path.name}" if path.name in ("best", "final") else path.name

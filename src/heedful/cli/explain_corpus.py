@@ -30,7 +30,7 @@ from heedful.pipelines.pipeline import AnyPipeline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINES = 64  # of a file that are explained together
+LINES = 64  # lines of a file that are explained together
 
 
 def show_heads(pipeline: AnyPipeline, path: Path, output: Output) -> None:

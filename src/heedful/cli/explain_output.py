@@ -1,4 +1,4 @@
-"""Where an explanation goes: to a file in the form its name asks for, to standard output as JSON, or onto the terminal."""
+"""Where an explanation goes: to a file whose name decides the format, to standard output as JSON, or to the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tabular(Protocol):
-    """Something that is tables, a picture and JSON."""
+    """Something with tables, a picture and a JSON form."""
 
     def tables(self) -> Sequence[TableView]: ...
 
@@ -32,7 +32,7 @@ class Tabular(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """What the options --out and --json ask for."""
+    """The output that the options --out and --json ask for."""
 
     path: Path | None
     as_json: bool
@@ -44,7 +44,7 @@ class Output:
         json_value: Callable[[], JsonObject],
         show: Callable[[], None],
     ) -> None:
-        """Make the form that is asked for, and no other."""
+        """Produce the requested form only."""
         if self.path:
             write_output(self.path, page, figure, json_value)
         elif self.as_json:

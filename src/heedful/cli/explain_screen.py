@@ -32,7 +32,7 @@ def show_explanation(explanation: Explanation, part: str = "", layer: str | None
         one = explanation.attention_of(part)
         _section(console, *attention_table(explanation, one, layer, head))
     for lens in explanation.lens:
-        _section(console, "Logit lens: what each layer would already say", lens_table(explanation, lens, console.width))
+        _section(console, "Logit lens: what each layer would predict", lens_table(explanation, lens, console.width))
     if explanation.beam:
         _section(console, f"Beam of {explanation.beam.width}: the tokens of each step, best first", beam_table(explanation))
 
@@ -44,7 +44,7 @@ def _section(console: Console, title: str, table: Table) -> None:
 
 
 def candidate_table(explanation: Explanation) -> Table:
-    """What might have been said at each position."""
+    """The most probable outputs at each position."""
     alone = all(one.position is None for one in explanation.candidates)
     place = explanation.places
     table = Table(*(() if alone else (place,)), "candidates", box=SIMPLE)
@@ -70,7 +70,7 @@ def candidates_text(top: Sequence[Candidate], chosen: int | None) -> Text:
 
 
 def attention_table(explanation: Explanation, one: AttentionMap, layer: str | None, head: int | None) -> tuple[str, Table]:
-    """What each token attends to most, in the mean of the chosen heads."""
+    """What each token attends to most, averaged over the chosen heads."""
     layers = chosen_layers(one, layer)
     heads = chosen_heads(layers[0], head)
     weights = np.mean([found.weights[heads] for found in layers], axis=(0, 1))  # (Lq, Lk)

@@ -14,7 +14,7 @@ EXAMPLES = """Example:
 
 
 def finish(run: Annotated[Path, typer.Argument(help="A run directory, such as runs/dates.")]) -> None:
-    """Make models, scores and a report of a run that was stopped, from its last checkpoint. Training can be continued later."""
+    """Make models, scores and a report from the last checkpoint of a stopped run. Training can still be continued later."""
     from heedful.cli import console
     from heedful.cli.train import show_results
     from heedful.training.run import finish as finish_run

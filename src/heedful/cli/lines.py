@@ -12,13 +12,13 @@ from pathlib import Path
 
 from heedful.cli import console
 
-LINES = 256  # processed together, at most
-LINES_OF_FILE = 2048  # of a file, which is all there
-FEW = 2  # lines that are not UTF-8 cause a warning each; more of them mean another encoding
+LINES = 256  # maximum number of lines processed together
+LINES_OF_FILE = 2048  # the same for a file, which is complete from the start
+FEW_BAD_LINES = 2  # lines that are not UTF-8 and only cause a warning; more mean another encoding
 
 
 def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: bool = False) -> Iterator[list[str]]:
-    """The lines to work on, in groups: the arguments, or a file's lines, or those of standard input as they arrive.
+    """The input lines in groups: the arguments, the lines of a file, or those of standard input as they arrive.
 
     Lines that are `file_names` need not be UTF-8.
     """
@@ -50,8 +50,8 @@ def groups_of_lines(text: Sequence[str] | None, input: Path | None, file_names: 
 
 
 def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> Iterator[str]:
-    """Lines as text. A byte that is not UTF-8 is replaced with a warning, so that no line is lost; if most lines have some,
-    the input is in another encoding and refused."""
+    """Lines as text. A byte that is not UTF-8 is replaced with a warning, so that no line is lost; if most lines have such
+    bytes, the input is in another encoding and refused."""
     from heedful.data.encodings import guess_encoding, other_encoding, refuse_non_text
     from heedful.errors import HeedfulError
 
@@ -68,14 +68,14 @@ def _decoded(lines: Iterable[bytes], what: str, name: str, file_names: bool) -> 
             good += not line.isascii()
         except UnicodeDecodeError:
             bad += raw.rstrip(b"\n") + b"\n"
-            if bad.count(b"\n") > max(FEW, good):
+            if bad.count(b"\n") > max(FEW_BAD_LINES, good):
                 raise HeedfulError(other_encoding(name, guess_encoding(bad))) from None
             console.say(f"warning: {what} {number} is not valid UTF-8", error=True)
             yield line.decode("utf-8", "replace")
 
 
 def _in_groups(lines: Iterator[str], patient: bool) -> Iterator[list[str]]:
-    """Full groups, except for the last; if not `patient`, a group is whatever lines have arrived, possibly one."""
+    """Full groups, except for the last; unless `patient`, a group is whatever lines have arrived, possibly one."""
     most = LINES_OF_FILE if patient else LINES
     waiting: queue.Queue[str | BaseException | None] = queue.Queue(most)
 

@@ -134,7 +134,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one sentence to standard error and exit."""
-    with suppress(OSError):  # nobody can read it
+    with suppress(OSError):  # standard error is closed
         console.say(message, error=True)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,4 +1,4 @@
-"""A file of results that is complete or absent: it grows under another name, and the same command continues it."""
+"""A results file that is complete or absent: it grows under a temporary name, and the same command continues it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Done:
 
     inputs: int = 0
     size: int = 0  # bytes of the output
-    failed: int = 0  # inputs that could not be used
-    loops: int = 0  # outputs that repeat themselves
+    failed: int = 0  # number of inputs that could not be used
+    loops: int = 0  # number of outputs that repeat themselves
 
 
 class OutputFile:
-    """Results for the lines of an input, of which as many are kept as were written when a process is stopped or killed."""
+    """Results for the lines of an input; whatever was written before the process stopped or was killed is kept."""
 
     def __init__(self, path: Path, wish: JsonObject) -> None:
-        """`wish` is all that the output depends on. What was begun for another one is thrown away."""
+        """`wish` is everything the output depends on. A partial file begun with a different one is thrown away."""
         if path.is_dir():
             raise HeedfulError(f"{path} is a directory; --output needs the name of a file")
         if not path.absolute().parent.is_dir():
@@ -37,11 +37,11 @@ class OutputFile:
         self.part, self.state = (path.with_name(f".{path.name}.{ending}") for ending in ("part", "part.json"))
         self.done = self._earlier()
         self.file = self.part.open("r+b" if self.done.inputs else "wb")
-        self.file.truncate(self.done.size)  # without what a killed process wrote after its last note
+        self.file.truncate(self.done.size)  # drop what a killed process wrote after it last saved its state
         self.file.seek(self.done.size)
 
     def _earlier(self) -> Done:
-        """What an earlier process has done of the same."""
+        """What an earlier process with the same `wish` has done."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             found = json.loads(self.state.read_text(encoding="utf-8"))
             done = Done(**found["done"])
@@ -60,7 +60,7 @@ class OutputFile:
         write_json(self.state, {"wish": self.wish, "done": asdict(self.done)})
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the complete file to its final name."""
         self.file.close()
         os.replace(self.part, self.path)
         self.state.unlink(missing_ok=True)

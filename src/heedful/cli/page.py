@@ -15,7 +15,7 @@ EXAMPLES = """Examples:
 
 `heedful page transformer=runs/en-de recurrent=runs/en-de-rnn both.html     # side by side`
 """
-LARGE = 25_000_000  # bytes of a file that can still be e-mailed nearly everywhere
+LARGE = 25_000_000  # bytes; most mail servers accept attachments up to this size
 
 Models = Annotated[
     list[str],
@@ -31,7 +31,7 @@ def page(
     checkpoints: Annotated[
         int,
         typer.Option(
-            help="Earlier weights of each run to put in, to see how the model came to be (training.history keeps them)."
+            help="How many earlier weights of each run to include, to show how the model developed (see training.history)."
         ),
     ] = 0,
     samples: Annotated[
@@ -81,7 +81,7 @@ def page(
 
 
 def _facts(model: object, int8: bool, earlier: int) -> str:
-    """What was put in of a model."""
+    """What was included for a model."""
     from torch import nn
 
     assert isinstance(model, nn.Module)

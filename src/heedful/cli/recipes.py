@@ -31,7 +31,7 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe to show in
     show_list("recipes", {known: recipe.about for known, recipe in found.items()})
     reasons = {known: obstacles(smallest_config(recipe), recipe.task) for known, recipe in found.items()}
     instead = {known: " ".join(one.train_with for one in why) for known, why in reasons.items() if why}
-    show_list("to be able to export for transformers, train these recipes with", instead)
+    show_list("to export the model for transformers, train these recipes with", instead)
     for kind in dict.fromkeys(preset.kind for preset in PRESETS.values()):
         sizes = {known: preset for known, preset in PRESETS.items() if preset.kind == kind}
         millions = {k: f", {p.parameters} million parameters" if p.parameters else "" for k, p in sizes.items()}

@@ -28,11 +28,11 @@ EXAMPLES = """Examples:
 def serve(**values: Any) -> None:
     """Serve models to others: heedful's own API and those of LibreTranslate, OpenAI and text-embeddings-inference.
 
-    Every path with its options is at /docs of the address it prints. Ctrl-C or SIGTERM stops it when what has begun is
-    answered; SIGHUP loads the models again, as does a changed model directory.
+    Every path with its options is at /docs of the address it prints. Ctrl-C or SIGTERM stops it after requests in
+    progress are answered; SIGHUP reloads the models, as does a change of a model directory.
     """
     if sys.platform == "win32":
-        raise HeedfulError("serving needs signals and limits of processes that Windows does not have; use WSL, Linux or macOS")
+        raise HeedfulError("serving needs signals and process limits that Windows does not have; use WSL, Linux or macOS")
     models = named_models(values.pop("models"))
     settings = ServeSettings(**values)
     try:
@@ -45,7 +45,7 @@ def serve(**values: Any) -> None:
 def named_models(given: list[str]) -> dict[str, Path]:
     """NAME=DIRECTORY, or a directory that is named after itself: runs/dates and runs/dates/best are both "dates".
 
-    A run of `train --both` is two models, the other one called NAME-reverse.
+    A run of `train --both` gives two models; the second is called NAME-reverse.
     """
     found: dict[str, Path] = {}
     for one in given:

@@ -1,4 +1,4 @@
-"""Tables on the terminal: as wide as it is, or as wide as they are when they go to a file."""
+"""Tables on the terminal, limited to its width, or in full width in a file or pipe."""
 
 from __future__ import annotations
 

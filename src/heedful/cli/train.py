@@ -40,14 +40,17 @@ def train(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Of `translation`: end within it, such as 30m or 2h [default: train until it no longer helps].",
+            help="For `translation`: finish within this time, such as 30m or 2h [default: train until it no longer helps].",
         ),
     ] = None,
     both: Annotated[
-        bool, typer.Option("--both", help="Of `translation`: learn the other direction too, in the run's directory `reverse`.")
+        bool, typer.Option("--both", help="For `translation`: also train the other direction, in the run's directory `reverse`.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be trained, how long it takes and what it needs; train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Report what would be trained, how long it would take and what it would need; train nothing."
+        ),
     ] = False,
 ) -> None:
     """Train a model, or continue where an earlier run of the same command stopped."""
@@ -81,7 +84,7 @@ def train(
 
 
 def seconds_of(text: str) -> float:
-    """`30m`, `2h`, `1h30m`, `90s` in seconds.
+    """A duration such as `30m`, `2h`, `1h30m` or `90s` in seconds.
 
     >>> seconds_of("30m"), seconds_of("1.5h"), seconds_of("1h30m")
     (1800.0, 5400.0, 5400.0)
@@ -94,7 +97,7 @@ def seconds_of(text: str) -> float:
 
 
 def show_results(run: Path, results: RunResults) -> None:
-    """The scores of a run, and where everything is."""
+    """Print the scores of a run, and where its files are."""
     from heedful.cli.console import say
     from heedful.evaluation.score_names import one_line
     from heedful.jobs.registry import JOBS
@@ -112,7 +115,7 @@ def show_results(run: Path, results: RunResults) -> None:
     say(f"report   {run / 'report.html'}")
     kept = sum(path.stat().st_size for path in (run / "checkpoints").glob("*"))
     if kept and not results.get("unfinished"):
-        say(f"disk     {run / 'checkpoints'} holds {kept / 1e6:,.0f} MB that no command needs any more; you may delete it")
+        say(f"disk     {run / 'checkpoints'} takes {kept / 1e6:,.0f} MB and is no longer needed; you may delete it")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "heedful" else "heedful"
     say(f"next     {program} {JOBS[recipe.task].example.replace('DIRECTORY', shlex.quote(str(run / 'best')))}")
 

@@ -30,7 +30,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
 @dataclass
 class Request:
-    """One call of a verb: the model, what is asked of it, and what the verb's own options say."""
+    """One call of a verb: the model, the inputs and options, and the values of the verb's own options."""
 
     verb: Verb
     pipeline: AnyPipeline
@@ -44,7 +44,7 @@ Work = Callable[[Request], None]
 
 
 def verb_command(name: str, example: str, work: Work | None = None, own: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
-    """A command with the options of a verb, and with some of its `own`; `work` does it, by default by showing results."""
+    """Make the command of a verb, with some options of its `own`; `work` runs it, by default by printing the results."""
     verb = VERBS[name]
     model = Annotated[Path, typer.Argument(help=f"A model directory or a run, such as {example}.")]
     text = Annotated[list[str] | None, typer.Argument(help=f"{verb.inputs}; without them, lines are read from stdin.")]
@@ -101,9 +101,12 @@ def _parameter(name: str, annotation: Hint, default: object) -> inspect.Paramete
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
-to = own_option("to", str | None, None, "Of a run with both directions (`train --both`): the language to translate into.")
+to = own_option("to", str | None, None, "For a run with both directions (`train --both`): the language to translate into.")
 output = own_option(
-    "output", Path | None, None, "Write to this file, with --input: complete or absent; interrupted, the same command continues."
+    "output",
+    Path | None,
+    None,
+    "With --input: write to this file, which appears when complete; if interrupted, the same command continues.",
 )
 backend = own_option("backend", str, "native", ABOUT_BACKEND)
 
@@ -118,7 +121,7 @@ def option_parameters(options: type[DataclassInstance]) -> Iterator[inspect.Para
 
 
 def show_results(request: Request) -> None:
-    """Print the result of every input in order. One that cannot be used is reported; the others are processed all the same."""
+    """Print the result of every input in order. An input that cannot be used is reported, and the others are processed."""
     from heedful.pipelines.pipeline import run_each
 
     if request.own.get("output"):
@@ -139,16 +142,16 @@ def show_results(request: Request) -> None:
 
 
 def _tell(total: int, failed: int, loops: int) -> None:
-    """What was wrong with some inputs or outputs."""
+    """Report inputs that failed and outputs that repeat themselves."""
     if loops:
         advice = "--no-repeat-ngram 4 prevents that"
-        console.say(f"warning: {loops:,} of {total:,} outputs repeat a few words again and again; {advice}", error=True)
+        console.say(f"warning: {loops:,} of {total:,} outputs repeat a few words over and over; {advice}", error=True)
     if failed:
         raise HeedfulError(f"{failed:,} of {total:,} inputs could not be used")
 
 
 def _write_results(request: Request) -> None:
-    """Write the result of every input into a file, which is there when all are done; what an earlier process did is kept."""
+    """Write the result of every input to a file that appears when all are done, continuing what an earlier process began."""
     from heedful.cli.output_file import OutputFile
     from heedful.data.lines import open_text
     from heedful.pipelines.pipeline import run_each
@@ -163,7 +166,7 @@ def _write_results(request: Request) -> None:
     skipped = 0
     try:
         for group in request.groups:
-            if skipped < file.done.inputs:  # a file always has the same groups
+            if skipped < file.done.inputs:  # the lines of a file always form the same groups
                 skipped += len(group)
                 continue
             each = run_each(request.pipeline, group, request.options)
@@ -185,7 +188,7 @@ def _write_results(request: Request) -> None:
 
 
 def _versions(input: Path, model: Path) -> JsonObject:
-    """When the input and the model were last changed, and how large they are."""
+    """Modification times and sizes of the input and the model."""
     from heedful.pipelines.model_directory import find_directory
 
     facts = {"input": input.stat(), "weights": (find_directory(model) / "model.safetensors").stat()}
@@ -193,7 +196,7 @@ def _versions(input: Path, model: Path) -> JsonObject:
 
 
 def _is_loop(request: Request, given: object, results: Sequence[Result] | InputError) -> bool:
-    """Whether the output for an input repeats itself and the input does not, though the verb could prevent it."""
+    """Whether an output repeats itself although its input does not and the verb has options against it."""
     from heedful.decoding.repetition import repeats_itself
 
     if isinstance(results, InputError) or getattr(request.options, "no_repeat_ngram", True):
@@ -202,7 +205,7 @@ def _is_loop(request: Request, given: object, results: Sequence[Result] | InputE
 
 
 def _lines(request: Request, given: object, results: Sequence[Result] | InputError, first: bool) -> Iterator[str]:
-    """What is printed for one input; outputs stay aligned with inputs."""
+    """The lines to print for one input; outputs stay aligned with inputs."""
     if request.as_json:
         if isinstance(results, InputError):
             name = fields(request.verb.result)[0].name
@@ -220,4 +223,4 @@ def _lines(request: Request, given: object, results: Sequence[Result] | InputErr
     wanted = getattr(request.options, "n_best", 1)
     written = sum(text.count("\n") + 1 for text in texts)
     if request.verb.name == "translate":
-        yield from [""] * (wanted - written)  # always so many lines per input
+        yield from [""] * (wanted - written)  # the same number of lines for every input

@@ -1,4 +1,4 @@
-"""How a cost grows: the exponent p of cost ≈ c · size^p, fitted to measurements."""
+"""How a cost grows: fits the exponent p of cost ≈ c · size^p to measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers that are compared: how each is built, and what theory says of its cost and its paths."""
+"""The layers that are compared: how to build each, and its theoretical cost and path length."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from heedful.nn.recurrent import Cell, build_cells
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The size of a layer; what a layer does not have is ignored."""
+class LayerShape:
+    """The size of a layer; each layer ignores the settings it does not have."""
 
     width: int  # D
     heads: int = 4
     kernel: int = 3  # k of a convolution
-    attention: AttentionSettings = field(default_factory=AttentionSettings)  # what the kinds need, such as a window
+    attention: AttentionSettings = field(default_factory=AttentionSettings)  # settings of the attention kinds, such as the window
 
 
 @dataclass(frozen=True)
 class Theory:
-    """Costs as they are in Table 1 or in a kind's paper; the exponents are those of length and of width."""
+    """Costs as stated in Table 1 or in the kind's own paper; the exponents are for length and width."""
 
     cost: str
     time: tuple[float, float]
@@ -35,7 +35,7 @@ class Theory:
     path: str = "O(1)"
 
 
-Builder = Callable[[Shape, int, int], nn.Module]  # (shape, length, i) → the i-th layer of a stack, (B, L, D) → (B, L, D)
+Builder = Callable[[LayerShape, int, int], nn.Module]  # (shape, length, i) → the i-th layer of a stack, (B, L, D) → (B, L, D)
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class LayerType:
 
     name: str
     build: Builder
-    theory: Theory | None  # none for a kind of attention that this file does not know
+    theory: Theory | None  # None for an attention kind that this file does not know
     directed: bool = False  # an output depends on earlier inputs only
     cell: Cell | None = None  # of a recurrent layer
     dense: bool = False  # keeps a weight for every pair of positions
 
-    def steps(self, shape: Shape, length: int) -> Steps:
+    def steps(self, shape: LayerShape, length: int) -> Steps:
         """The layer's steps, for tracing how far information travels."""
         if self.cell is not None:
             return recurrent(build_cells(self.cell, shape.width, shape.width))
@@ -57,7 +57,7 @@ class LayerType:
 
 
 class StoredWeights(nn.Module):
-    """Full attention as Equation 1 has it: the weights of every pair of positions are computed and kept."""
+    """Full attention exactly as in Equation 1: the weights of every pair of positions are computed and kept."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         super().__init__()
@@ -83,9 +83,9 @@ class RecurrentLayer(nn.Module):
 
 
 def attention(kind: AttentionKind) -> Builder:
-    """How to build multi-head self-attention of a kind."""
+    """A function that builds multi-head self-attention of a kind."""
 
-    def build(shape: Shape, length: int, number: int) -> nn.Module:
+    def build(shape: LayerShape, length: int, number: int) -> nn.Module:
         settings = replace(shape.attention, kind=kind, max_length=length, layer=number)
         return MultiHeadAttention(shape.width, shape.heads, settings=settings)
 
@@ -93,7 +93,7 @@ def attention(kind: AttentionKind) -> Builder:
 
 
 def small_attention(window: int) -> AttentionSettings:
-    """Settings of the kinds for short sequences, where the usual ones would see everything."""
+    """Smaller settings of the kinds for short sequences, where the usual ones would see everything."""
     return AttentionSettings(
         window=window, attention_block=window, random_blocks=1, projected_length=2 * window, hash_buckets=4, hash_chunk=window
     )

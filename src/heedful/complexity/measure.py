@@ -1,7 +1,7 @@
-"""Time and peak memory of one layer, measured in a fresh process; nothing is tried that does not fit.
+"""Time and peak memory of one layer, measured in a fresh process, unless it would not fit into memory.
 
-Memory is what PyTorch's allocator hands out, counted allocation by allocation: the same in every run, whatever the
-system or the allocator keeps for later. Kernels' own buffers count too; they may differ between processors.
+Memory is counted allocation by allocation in PyTorch's allocator, so it is the same in every run, whatever the system
+or the allocator keeps for later. Kernels' own buffers count too; they may differ between processors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.complexity.layers import LAYERS, LayerType, Shape
+from heedful.complexity.layers import LAYERS, LayerShape, LayerType
 from heedful.errors import HeedfulError
 
 if sys.platform != "win32":
@@ -35,7 +35,7 @@ SHARE = 0.6  # of the free memory that one measurement may take
 
 @dataclass(frozen=True)
 class Cost:
-    """What a forward and a backward pass of one layer cost, or why they were not tried."""
+    """The cost of a forward and a backward pass of one layer, or why they were not run."""
 
     layer: str
     length: int
@@ -45,10 +45,9 @@ class Cost:
     skipped: str = ""
 
 
-def measure(layer: str, length: int, shape: Shape, rounds: int, limit: int) -> Cost:
-    """Run a layer forward and backward in a process of its own.
-
-    The process may take `limit` bytes; if it needs more, the cost says so.
+def measure(layer: str, length: int, shape: LayerShape, rounds: int, limit: int) -> Cost:
+    """Run a layer forward and backward in a process of its own, which may use `limit` bytes; if it needs more, the result
+    says so.
     """
     context = _fresh_processes()
     receiver, sender = context.Pipe(duplex=False)
@@ -86,7 +85,7 @@ def _fresh_processes() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _measure_here(sender: Connection, layer: str, length: int, shape: Shape, rounds: int, limit: int) -> None:
+def _measure_here(sender: Connection, layer: str, length: int, shape: LayerShape, rounds: int, limit: int) -> None:
     """In the process of a measurement: send (seconds, bytes), or a sentence on why there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     found: tuple[float, int] | str
@@ -103,11 +102,11 @@ def _measure_here(sender: Connection, layer: str, length: int, shape: Shape, rou
         sender.send(found)
 
 
-def _seconds_and_bytes(layer: LayerType, length: int, shape: Shape, rounds: int) -> tuple[float, int]:
-    """The fastest round, which other programs have disturbed least, and the peak of a round."""
+def _seconds_and_bytes(layer: LayerType, length: int, shape: LayerShape, rounds: int) -> tuple[float, int]:
+    """The time of the fastest round, which other programs disturbed least, and the peak memory of a round."""
     torch.manual_seed(1)
     module, x = layer.build(shape, length, 0), torch.randn(1, length, shape.width)
-    _pass(module, x)  # loads kernels and their buffers, which stay
+    _pass(module, x)  # warm-up: loads kernels and their permanent buffers
     seconds = []
     for _ in range(rounds):
         started = time.perf_counter()
@@ -125,9 +124,9 @@ def _pass(module: torch.nn.Module, x: torch.Tensor) -> None:
 
 
 def peak_bytes(step: Callable[[], object]) -> int:
-    """The most bytes of tensors that a step has at a time beyond those there were before, kernels' own buffers among them.
+    """Peak memory of a step in bytes, beyond what was allocated before it, including the kernels' own buffers.
 
-    It runs on one thread, so that the number does not depend on how many cores there are.
+    It runs on one thread, so that the result does not depend on the number of cores.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -142,7 +141,7 @@ def peak_bytes(step: Callable[[], object]) -> int:
 
 
 def _limit_memory(limit: int) -> None:
-    """Let this process allocate so many bytes more, where the system can limit it."""
+    """Let this process allocate only this many more bytes, where the system supports a limit."""
     if sys.platform == "win32":
         return
     with suppress(OSError, ValueError):

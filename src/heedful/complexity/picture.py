@@ -10,11 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from heedful.complexity.measure import Cost
-from heedful.complexity.survey import LayerReport, Plan
+from heedful.complexity.survey import LayerReport, SurveySettings
 from heedful.complexity.table import skipped_lines, tables
 from heedful.errors import HeedfulError
 
-LINES = ("-", "--", ":", "-.")  # layers beyond the eleven colours differ in these
+LINES = ("-", "--", ":", "-.")  # line styles, for more layers than the eleven colours
 
 
 def load_matplotlib() -> Any:
@@ -29,7 +29,7 @@ def load_matplotlib() -> Any:
     return pyplot
 
 
-def drawn(plan: Plan, reports: Sequence[LayerReport], form: str) -> bytes:
+def drawn(plan: SurveySettings, reports: Sequence[LayerReport], form: str) -> bytes:
     """Three charts side by side as a PNG or SVG: time and memory over length, time over width."""
     pyplot = load_matplotlib()
     figure, axes = pyplot.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
@@ -55,7 +55,7 @@ def drawn(plan: Plan, reports: Sequence[LayerReport], form: str) -> bytes:
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
     written = io.BytesIO()
-    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if form == "svg" else None  # nothing that is not drawn
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) if form == "svg" else None  # only what is drawn
     figure.savefig(written, format=form, dpi=110, metadata=metadata)
     pyplot.close(figure)
     return written.getvalue()
@@ -69,7 +69,7 @@ def _megabytes(cost: Cost) -> float:
     return (cost.bytes or 0) / 1e6
 
 
-def page(plan: Plan, reports: Sequence[LayerReport]) -> str:
+def page(plan: SurveySettings, reports: Sequence[LayerReport]) -> str:
     """One self-contained page: the curves, the tables, what was left out."""
     environment = Environment(
         loader=PackageLoader("heedful", "complexity"), autoescape=True, undefined=StrictUndefined, trim_blocks=True

@@ -1,4 +1,4 @@
-"""How far information travels: which inputs reach which outputs after n steps, found by tracing gradients.
+"""How far information travels: which inputs influence which outputs after n steps, found by tracing gradients.
 
 A step is one layer of a stack, or one application of a recurrent cell: what Table 1 counts as the length of a path.
 """
@@ -68,7 +68,7 @@ def reached(steps: Steps, count: int, length: int, width: int, seed: int = 1) ->
 
 
 def longest_path(steps: Steps, length: int, width: int, directed: bool = False) -> int | None:
-    """How many steps it takes until every output depends on every input, or on every earlier one when `directed`.
+    """The number of steps until every output depends on every input, or with `directed` on every earlier input.
 
     None if not even `length` steps are enough.
     """

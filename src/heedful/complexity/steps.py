@@ -1,4 +1,4 @@
-"""Sequential operations: the longest chain of operations of which each needs the result of the one before."""
+"""Sequential operations: the longest chain of operations in which each needs the result of the one before."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from heedful.complexity.exponents import fitted_exponent
-from heedful.complexity.layers import LAYERS, LayerType, Shape
+from heedful.complexity.layers import LAYERS, LayerShape, LayerType
 from heedful.complexity.measure import SHARE, Cost, measure
 from heedful.complexity.reach import longest_path
 from heedful.complexity.steps import sequential_steps
@@ -17,24 +17,24 @@ from heedful.runtime.device import available_memory
 from heedful.runtime.screen import duration
 
 FLOAT = 4  # bytes
-LONGEST, WIDEST = 10_000_000, 65_536  # what can be asked for; how much of it fits depends on the memory
+LONGEST, WIDEST = 10_000_000, 65_536  # largest sizes that may be requested; memory may allow less
 LONGEST_PATH = 1024  # positions between which gradients are traced, each with each
-COPIES = 40  # of a layer's input that a forward and a backward pass may keep at a time, roughly
+COPIES = 40  # copies of a layer's input that a forward and a backward pass keep at a time, roughly
 
 
 @dataclass(frozen=True)
-class Plan:
+class SurveySettings:
     """What is measured."""
 
     layers: Sequence[str]
     lengths: Sequence[int]
     widths: Sequence[int]
-    shape: Shape  # its width is that of the measurements over lengths
+    shape: LayerShape  # its width is used for the measurements over lengths
     length: int  # of the measurements over widths
     path_lengths: Sequence[int]
-    path_shape: Shape
+    path_shape: LayerShape
     rounds: int = 3
-    seconds: float = 60.0  # no measurement that takes longer
+    seconds: float = 60.0  # measurements that would take longer are skipped
 
     def __post_init__(self) -> None:
         for name, values, most in (
@@ -63,22 +63,22 @@ class Plan:
 
 @dataclass
 class LayerReport:
-    """What was found of one layer."""
+    """The results for one layer."""
 
     layer: LayerType
     costs: list[Cost] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)  # length → sequential steps
     paths: dict[int, int | None] = field(default_factory=dict)  # length → longest path; None: not connected by L layers
 
-    def over_lengths(self, plan: Plan) -> list[Cost]:
+    def over_lengths(self, plan: SurveySettings) -> list[Cost]:
         """The costs at the width of the plan, by length."""
         return sorted((c for c in self.costs if c.width == plan.shape.width and c.length in plan.lengths), key=lambda c: c.length)
 
-    def over_widths(self, plan: Plan) -> list[Cost]:
+    def over_widths(self, plan: SurveySettings) -> list[Cost]:
         """The costs at the length of the plan, by width."""
         return sorted((c for c in self.costs if c.length == plan.length and c.width in plan.widths), key=lambda c: c.width)
 
-    def exponents(self, plan: Plan) -> dict[str, float | None]:
+    def exponents(self, plan: SurveySettings) -> dict[str, float | None]:
         """The fitted exponents of time and memory in length and in width, of sequential steps and of the longest path."""
         lengths, widths = self.over_lengths(plan), self.over_widths(plan)
         return {
@@ -91,8 +91,8 @@ class LayerReport:
         }
 
 
-def survey(plan: Plan, tick: Callable[[], object], found: list[LayerReport]) -> None:
-    """Measure everything, calling `tick` after each part; what is found is in `found` even when this is interrupted."""
+def survey(plan: SurveySettings, tick: Callable[[], object], found: list[LayerReport]) -> None:
+    """Measure everything, calling `tick` after each part; results so far are in `found` even if this is interrupted."""
     for name in plan.layers:
         report = LayerReport(LAYERS[name])
         found.append(report)
@@ -104,7 +104,7 @@ def survey(plan: Plan, tick: Callable[[], object], found: list[LayerReport]) -> 
             tick()
 
 
-def trace(report: LayerReport, shape: Shape, length: int) -> None:
+def trace(report: LayerReport, shape: LayerShape, length: int) -> None:
     """The sequential steps of one layer and its longest path, at a length."""
     torch.manual_seed(1)
     layer = report.layer
@@ -112,7 +112,7 @@ def trace(report: LayerReport, shape: Shape, length: int) -> None:
     report.paths[length] = longest_path(layer.steps(shape, length), length, shape.width, layer.directed)
 
 
-def cost_of(report: LayerReport, plan: Plan, length: int, shape: Shape) -> Cost:
+def cost_of(report: LayerReport, plan: SurveySettings, length: int, shape: LayerShape) -> Cost:
     """Measure one point, unless it would not fit into memory or take too long."""
     limit = int(SHARE * available_memory())
     needed, seconds = predicted(report, length, shape)
@@ -124,8 +124,8 @@ def cost_of(report: LayerReport, plan: Plan, length: int, shape: Shape) -> Cost:
     return measure(name, length, shape, plan.rounds, limit)
 
 
-def predicted(report: LayerReport, length: int, shape: Shape) -> tuple[float, float]:
-    """The bytes and seconds that a measurement will need: by what the layer keeps, and by the measurements so far."""
+def predicted(report: LayerReport, length: int, shape: LayerShape) -> tuple[float, float]:
+    """The predicted bytes and seconds of a measurement, from what the layer keeps and the measurements so far."""
     layer = report.layer
     needed = float(FLOAT * (COPIES * length * shape.width + 12 * shape.width**2))
     if layer.dense:

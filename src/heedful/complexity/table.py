@@ -7,14 +7,14 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from heedful.complexity.survey import LayerReport, Plan
+from heedful.complexity.survey import LayerReport, SurveySettings
 from heedful.settings import JsonObject
 
 NONE = "–"
 Rows = list[list[str]]
 
 
-def tables(plan: Plan, reports: Sequence[LayerReport]) -> dict[str, tuple[list[str], Rows]]:
+def tables(plan: SurveySettings, reports: Sequence[LayerReport]) -> dict[str, tuple[list[str], Rows]]:
     """Title → heading and rows of both tables."""
     shape, traced = plan.shape, plan.path_shape
     over = f"L = {span(plan.lengths)} at D={shape.width:,}, D = {span(plan.widths)} at L={plan.length:,}"
@@ -34,7 +34,7 @@ def span(values: Sequence[int]) -> str:
     return f"{min(values):,} … {max(values):,}" if len(set(values)) > 1 else f"{values[0]:,}"
 
 
-def cost_rows(plan: Plan, reports: Sequence[LayerReport]) -> tuple[list[str], Rows]:
+def cost_rows(plan: SurveySettings, reports: Sequence[LayerReport]) -> tuple[list[str], Rows]:
     """Heading and rows: how time and memory of each layer grow, measured and in theory."""
     head = ["layer", "cost in theory", "time in L", "time in D", "memory in L", "memory in D", *largest_heading(plan)]
     rows = []
@@ -47,13 +47,13 @@ def cost_rows(plan: Plan, reports: Sequence[LayerReport]) -> tuple[list[str], Ro
     return head, rows
 
 
-def largest_heading(plan: Plan) -> list[str]:
+def largest_heading(plan: SurveySettings) -> list[str]:
     """The headings of time and memory at the greatest length."""
     longest = max(plan.lengths)
     return [f"ms at L={longest:,}", f"MB at L={longest:,}"]
 
 
-def largest(plan: Plan, report: LayerReport) -> list[str]:
+def largest(plan: SurveySettings, report: LayerReport) -> list[str]:
     """Time and memory at the greatest length."""
     for cost in report.over_lengths(plan):
         if cost.length == max(plan.lengths) and cost.seconds is not None and cost.bytes is not None:
@@ -61,7 +61,7 @@ def largest(plan: Plan, report: LayerReport) -> list[str]:
     return [NONE, NONE]
 
 
-def path_rows(plan: Plan, reports: Sequence[LayerReport]) -> tuple[list[str], Rows]:
+def path_rows(plan: SurveySettings, reports: Sequence[LayerReport]) -> tuple[list[str], Rows]:
     """Heading and rows: sequential steps and longest path of each layer, measured and in theory."""
     lengths = ", ".join(f"{length:,}" for length in plan.path_lengths)
     head = ["layer", f"sequential steps at L = {lengths}", "in theory", f"longest path at L = {lengths}", "in theory"]
@@ -75,7 +75,7 @@ def path_rows(plan: Plan, reports: Sequence[LayerReport]) -> tuple[list[str], Ro
 
 
 def skipped_lines(reports: Sequence[LayerReport]) -> list[str]:
-    """A line for every measurement that was not made, with the reason."""
+    """A line for every skipped measurement, with the reason."""
     return [
         f"{report.layer.name} at {cost.length:,} positions, {cost.width:,} wide, was left out: {cost.skipped}"
         for report in reports
@@ -97,8 +97,8 @@ def as_csv(reports: Sequence[LayerReport]) -> str:
     return text.getvalue()
 
 
-def as_json(plan: Plan, reports: Sequence[LayerReport]) -> JsonObject:
-    """The plan and everything that was found."""
+def as_json(plan: SurveySettings, reports: Sequence[LayerReport]) -> JsonObject:
+    """The plan and all results."""
     return {
         "plan": asdict(plan),
         "layers": [

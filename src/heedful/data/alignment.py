@@ -1,10 +1,10 @@
 """Finds where two parallel texts are out of step: lines whose translation stands a few lines earlier or later, or nowhere.
 
-Nothing is known about the two languages. What belongs together is learned from a sample of the text itself: which words of
-one side occur with which of the other (correspondence analysis of their co-occurrences), how lengths go together, which
-numbers and names stand on both sides. Each gives the evidence that two lines belong together, as a logarithm of how much more
-probable what is seen is for a pair than for two lines at random. The most probable path through the shifts of all lines
-(Viterbi) then tells where a shift begins and ends.
+It works without knowing the two languages: which lines belong together is learned from a sample of the text itself, by which
+words of the two sides occur together (correspondence analysis of their co-occurrences), how their lengths correspond, and which
+numbers and names they share. Each of these gives evidence that two lines are a pair: the logarithm of how much more probable
+the observation is for a pair than for two random lines. The most probable path through the shifts of all lines (Viterbi) then
+shows where a shift begins and ends.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Lines = Sequence[str]
 Floats = NDArray[np.floating[Any]]
 Index = NDArray[np.integer[Any]]
 
-FARTHEST = 10  # lines by which a translation is looked for earlier and later
+FARTHEST = 10  # how many lines earlier and later a translation is searched for
 SHIFTS = np.arange(-FARTHEST, FARTHEST + 1)
-UNRELATED = len(SHIFTS)  # the state of lines that fit no shift
-BLOCK = 64  # lines in a row that are sampled together
+UNRELATED = len(SHIFTS)  # the state of lines that match at no shift
+BLOCK = 64  # consecutive lines that are sampled together
 SAMPLE = 24_576  # lines that are learned from
 CHUNK = 4096  # lines that are scored together
-FEATURES = 3000  # words per side that take part, the most frequent ones
-WIDTH = 48  # of the vectors that words become
+FEATURES = 3000  # words per side that are used, the most frequent ones
+WIDTH = 48  # dimensions of the word vectors
 BINS = 24  # of evidence that is measured by counting
 CHANGE = 16.0  # evidence against a change of shift, so that clean text gives no alarm
 SHORTEST = 100  # line pairs: with fewer there is too little to learn from
@@ -44,12 +44,12 @@ LITTLE_SHARE = 0.1  # of what the fitting lines of a text have, which neighbours
 WORDS = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 NAMES = re.compile(r"[A-Za-z]{4,}|\d+")
-STEM = 5  # letters of a word that count, so that its endings do not
+STEM = 5  # only the first letters of a word are used, so that endings do not matter
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines `first` to `last` (from 1) of the source whose translations stand `shift` lines later; None: nowhere near."""
+    """Source lines `first` to `last` (from 1) whose translations are `shift` lines later; None if they are nowhere near."""
 
     first: int
     last: int
@@ -86,7 +86,7 @@ def signature(text: str) -> int:
 
 
 class Side:
-    """What is known about the lines of one side in a row: ids of features, lengths, signatures."""
+    """Consecutive lines of one side: ids of their features, lengths, signatures."""
 
     def __init__(self, lines: Lines, index: dict[str, int]) -> None:
         rows = [[index[word] for word in set(words_of(line)) if word in index] for line in lines]
@@ -139,14 +139,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number that two lines have together → the evidence that they belong together, by counting."""
+    """Maps a measure of two lines to the evidence that they are a pair, by counting."""
 
     edges: NDArray[np.float32]
     values: Floats
 
     @classmethod
     def measured(cls, pairs: Floats, random: Floats) -> Evidence:
-        """From the number for pairs and for lines that are paired at random."""
+        """From the measure for pairs and for lines paired at random."""
         edges = np.unique(np.quantile(np.concatenate([pairs, random]), np.linspace(0, 1, BINS + 1)[1:-1]))
         there, elsewhere = (
             (np.bincount(np.searchsorted(edges, some), minlength=len(edges) + 1) + 2.0) / (len(some) + 2.0 * (len(edges) + 1))
@@ -159,7 +159,7 @@ class Evidence:
 
 
 class Aligner:
-    """Learned from a sample: scores how well lines fit together at every shift."""
+    """Learns from a sample, and scores how well lines match at every shift."""
 
     def __init__(self, sample: Sample) -> None:
         blocks = sample.blocks
@@ -170,7 +170,7 @@ class Aligner:
         there = np.arange(len(pairs))
         self.start = best_shift(sides[0].lengths, sides[1].lengths, number)
         partner = there + self.start
-        for _ in range(2):  # again with the lines paired as the first round found them
+        for _ in range(2):  # a second round, with the lines paired as the first round found them
             good = np.flatnonzero((partner >= 0) & (partner < len(pairs)))
             good = good[number[good] == number[partner[good]]]
             self._learn(sides, good, partner[good], number[good] % 2)
@@ -179,7 +179,7 @@ class Aligner:
             partner = there + np.append(SHIFTS, 2 * len(pairs))[path]
 
     def _learn(self, sides: list[Side], left: Index, right: Index, half: Index) -> None:
-        """Word vectors from the pairs (left, right); those of either half are used to judge the other half."""
+        """Learn word vectors from the pairs (left, right); the vectors of each half score the other half."""
         found = [word_vectors(sides, left[half != side], right[half != side]) for side in (0, 1)]
         self.tables = [np.concatenate([pair[side] for pair in found], axis=1) for side in (0, 1)]
         rng = np.random.default_rng(0)
@@ -192,7 +192,7 @@ class Aligner:
             self.evidence.append(Evidence.measured(pairs, measure(sides[0], sides[1], a, b, left, other, half)))
 
     def _measures(self) -> list[Callable[..., Floats]]:
-        """What two lines have together: similar words, similar lengths, the same names."""
+        """Measures of how two lines match: similar words, similar lengths, the same names."""
 
         def similar_words(s: Side, t: Side, a: Floats, b: Floats, i: Index, j: Index, half: Index) -> Floats:
             x, y = a[i].reshape(-1, 2, WIDTH), b[j].reshape(-1, 2, WIDTH)
@@ -211,7 +211,7 @@ class Aligner:
 
     def scores(self, source: Side, target: Side, offset: int, half: Index) -> Floats:
         """(states, lines of the source): the evidence for every shift, with line i of the source at line i + offset of the
-        target; `half` says which vectors judge a line."""
+        target; `half` says which vectors score a line."""
         n, m = len(source.counts), len(target.counts)
         found = np.zeros((len(SHIFTS) + 1, n), dtype=np.float32)
         a, b = source.vectors(self.tables[0]), target.vectors(self.tables[1])
@@ -226,7 +226,7 @@ class Aligner:
 
 
 def best_shift(source: Floats, target: Floats, block: Index) -> int:
-    """The shift at which most lines of a sample have lengths that go together."""
+    """The shift at which the lengths of most lines of a sample correspond."""
     correlations = []
     for shift in SHIFTS.tolist():
         lines = np.arange(max(0, -shift), min(len(source), len(source) - shift))
@@ -240,8 +240,8 @@ def best_shift(source: Floats, target: Floats, block: Index) -> int:
 def word_vectors(sides: list[Side], left: Index, right: Index) -> tuple[Floats, Floats]:
     """A vector for every feature of either side, such that features that occur in pairs of lines have similar ones.
 
-    Correspondence analysis: the singular vectors of the co-occurrences, less those expected by chance and scaled by what
-    chance makes of them.
+    Correspondence analysis: the singular vectors of the co-occurrences minus those expected by chance, scaled by the root of
+    the expected ones.
     """
     rows = [max(1, int(side.ids.max(initial=0)) + 1) for side in sides]
     together = np.zeros(rows[0] * rows[1], dtype=np.float32)
@@ -272,7 +272,7 @@ def word_vectors(sides: list[Side], left: Index, right: Index) -> tuple[Floats, 
 def most_probable_path(scores: Iterable[Floats], start: int = 0, kept: list[Floats] | None = None) -> Index:
     """The state of every line: an index into SHIFTS, or UNRELATED (Viterbi; a change costs CHANGE).
 
-    `kept` receives by how much each line fits its own partner better than the partner's neighbours.
+    `kept` receives how much better each line matches its own partner than the partner's neighbours.
     """
     best = np.full(len(SHIFTS) + 1, -CHANGE, dtype=np.float64)
     best[FARTHEST + start] = 0.0
@@ -318,12 +318,12 @@ def stretches(path: Index, better: Floats) -> Iterator[Stretch]:
         elif state != FARTHEST:
             if count >= max(SHIFTED_LINES, 2 * abs(int(SHIFTS[state]))):
                 yield Stretch(first + 1, last, int(SHIFTS[state]))
-        elif len(whole) == 1 and not fits(first, last):  # nothing in the whole text fits
+        elif len(whole) == 1 and not fits(first, last):  # no line of the text has a match
             yield Stretch(1, last, None)
 
 
 def smooth(path: Index) -> list[tuple[int, int, int]]:
-    """(first, last + 1, state) of the parts of a path, short ones between two of the same state merged with these."""
+    """(first, last + 1, state) of the parts of a path; a short part between two of the same state is merged with them."""
     borders = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
     parts = [(first, last, int(path[first])) for first, last in pairwise(borders) if first < last]
     while True:
@@ -339,7 +339,7 @@ def smooth(path: Index) -> list[tuple[int, int, int]]:
 
 
 def join(found: list[Stretch]) -> list[Stretch]:
-    """The stretches with those joined that follow close on one another and mostly fit nowhere: their shifts are chance."""
+    """The stretches, joining neighbours that mostly match nowhere: their shifts are chance."""
     joined: list[Stretch] = []
     for stretch in found:
         last = joined[-1] if joined else None
@@ -354,7 +354,7 @@ def join(found: list[Stretch]) -> list[Stretch]:
 
 
 def misaligned(sample: Sample, pairs: Iterable[tuple[str | None, str | None]]) -> list[Stretch]:
-    """The stretches that are out of step; `pairs` are the lines of both sides, None where one side has ended."""
+    """The stretches that are out of step; `pairs` are the lines of both sides, None after one side has ended."""
     if sample.seen < SHORTEST:
         return []
     aligner = Aligner(sample)

@@ -34,8 +34,8 @@ def plan_epoch(
 ) -> Iterator[Indices]:
     """Batches of pair indices whose padded size, on the longer side, is at most `batch_tokens` (or a single pair).
 
-    Every pair occurs exactly once: pairs are shuffled, sorted by length inside large pools, cut into batches, and the
-    batches shuffled. `most` limits the number of pairs per batch; 0 means no limit.
+    Every pair occurs exactly once: pairs are shuffled, sorted by length within large pools and cut into batches, which are
+    shuffled in turn. `most` limits the number of pairs per batch; 0 means no limit.
     """
     rng = np.random.default_rng([seed, epoch])
     order = np.arange(len(source_lengths), dtype=np.min_scalar_type(len(source_lengths)))  # the smallest type, to save memory
@@ -54,7 +54,7 @@ def plan_epoch(
         while cuts[-1] < len(pool):
             room = max(1, batch_tokens // int(widths[cuts[-1]]))
             ahead = widths[cuts[-1] : cuts[-1] + (min(room, most) if most else room)]
-            sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # padded size, which grows with every pair
+            sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)  # padded size so far
             cuts.append(cuts[-1] + max(1, int(np.searchsorted(sizes, batch_tokens, side="right"))))
         for cut in rng.permutation(len(cuts) - 1):
             yield pool[cuts[cut] : cuts[cut + 1]]
@@ -126,13 +126,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class End:
-    """What a `Prefetch` gives after its last item: the error that ended it."""
+    """Marks the end of a `Prefetch`: the exception that ended its iterator, StopIteration at the normal end."""
 
     error: BaseException
 
 
 class Prefetch(Generic[T]):
-    """Runs an iterator ahead in a thread, and measures how long its consumer has waited."""
+    """Runs an iterator ahead in a thread, and measures how long the consumer has waited."""
 
     def __init__(self, items: Iterator[T], ahead: int = 8) -> None:
         self.queue: queue.Queue[T | End] = queue.Queue(ahead)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 class BpeDropout:
     """Undoes BPE merges at random.
 
-    With this probability a token is replaced by the two it was merged from, and these may be split in turn. The result
-    for a row depends only on the seed, the epoch, the index of its pair and its side, whichever process computes it.
+    A token is replaced with this probability by the two it was merged from, which may be split in turn. The result for a row
+    depends only on the seed, the epoch, the index of its pair and its side, not on the process that computes it.
     """
 
     probability: float

@@ -1,7 +1,7 @@
-"""Looks at parallel text before anything is learned from it: what is wrong with it, how often, and where.
+"""Checks parallel text before training: what is wrong with it, how often, and where.
 
-Read twice in order, so that files larger than memory can be checked; 16 bytes per pair are kept. Nothing is changed:
-`clean` writes what is worth keeping to other files, and what it leaves out to a file beside them.
+The files are read twice in order, so that they may be larger than memory; 16 bytes per pair are kept. They are not changed:
+`clean` writes the good pairs to other files, and what it leaves out to a file beside them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from heedful.data.scripts import is_foreign, is_of, language_by_words, main_scri
 from heedful.errors import HeedfulError
 
 Row = tuple[str | None, str | None]
-HEAD = 5000  # pairs from which script, language and usual length ratio of the sides are found
-FACTOR = 4.0  # a pair whose ratio of lengths is this many times the usual one is suspicious
-SHORT = 30  # characters; the ratio of shorter lines says little
+HEAD = 5000  # pairs from which the script, language and usual length ratio are determined
+FACTOR = 4.0  # a length ratio this many times the usual one is suspicious
+SHORT = 30  # characters; the length ratio of shorter lines says little
 COPY = 12  # characters; a shorter line that is the same on both sides may be a name or a number
 GARBLED = re.compile("[ÃÂ][\u0080-\u00bf]|â€|\ufffd")
-WRITTEN_IN = ("Latin", "Cyrillic", "")  # scripts of the languages that are known by their small words
-BLOCK = 1000  # lines in a row that are looked at where not all are
-SHARE_OF_LANGUAGE = 0.05  # of the lines; fewer whose language is recognised say nothing about the file
+WRITTEN_IN = ("Latin", "Cyrillic", "")  # scripts of the languages that can be recognised by their function words
+BLOCK = 1000  # consecutive lines per block when only some blocks are checked
+SHARE_OF_LANGUAGE = 0.05  # share of the lines whose language must be recognised to say something about the file
 
 KINDS = {
     "lengths": "the two sides have different numbers of lines",
@@ -61,7 +61,7 @@ ONE = {  # of a single pair
 
 @dataclass
 class Finding:
-    """Something that is wrong: how many pairs have it, and an example."""
+    """A kind of problem: how many pairs have it, and an example."""
 
     kind: str
     count: int = 0
@@ -95,7 +95,7 @@ class Report:
 
 
 class Judge:
-    """Says what is wrong with a pair on its own, from what is usual in the first pairs."""
+    """Finds problems of a single pair, by comparing it with what is usual in the first pairs."""
 
     def __init__(self, head: list[tuple[str, str]], held_out: Iterable[str] = ()) -> None:
         self.scripts = tuple(main_script(pair[side] for pair in head) for side in (0, 1))
@@ -141,7 +141,7 @@ def _plain(text: str) -> str:
 def rows_of(files: ParallelFiles, stride: int = 1, drops: Drops | None = None) -> Iterator[Row]:
     """Both sides of every line as it stands, None where one side has ended or a line holds no pair.
 
-    With a `stride`, of every so-manieth block of lines alone.
+    With a `stride` n, only of every n-th block of lines.
     """
     if files.target is None:
         rows = files.rows(drops or Drops())
@@ -158,7 +158,7 @@ def check(
 ) -> tuple[Report, Judge]:
     """What is wrong with a parallel text; `held_out` are the sources of validation and test.
 
-    With a `stride`, only every so-manieth block of lines is looked at.
+    With a `stride` n, only every n-th block of lines is checked.
     """
     head = [(s, t) for (s, t), _ in zip(rows_of(files), range(HEAD), strict=False) if s is not None and t is not None]
     judge, report, sample = Judge(head, held_out), Report(), Sample()
@@ -191,7 +191,7 @@ def check(
     misplaced = [Finding("misaligned", s.last - s.first + 1, s.first, about=s.describe()) for s in report.stretches]
     about += [Finding("unreadable", unreadable.counts.total(), about=unreadable.describe())] if unreadable.counts else []
     counted = [finding for finding in found.values() if finding.count]
-    unequal = found["lengths"].count > 0  # the first of the counted ones, if at all
+    unequal = found["lengths"].count > 0  # the first of those counted, if any
     report.findings = [*about, *counted[:unequal], *misplaced, *counted[unequal:]]
     return report, judge
 
@@ -239,9 +239,9 @@ def _side(files: ParallelFiles, judge: Judge, side: int) -> Finding | None:
 
 
 def clean(files: ParallelFiles, report: Report, judge: Judge, folder: Path) -> tuple[int, int]:
-    """Write what is worth keeping to `folder`, under the names of the files; returns (pairs kept, pairs left out).
+    """Write the good pairs to `folder`, under the same file names; returns (pairs kept, pairs left out).
 
-    Lines that are out of step by a few lines are paired again; all that is left out is in `left_out.tsv`, with the reason.
+    Lines that are out of step by a few lines are paired again; everything left out is in `left_out.tsv`, with the reason.
     """
     paths = [folder / path.name.removesuffix(".gz") for path in files.paths]
     if any(path.exists() and any(path.samefile(own) for own in files.paths) for path in paths):

@@ -22,7 +22,7 @@ def read_conll(path: Path, drops: Drops) -> Iterator[tuple[list[str], list[str]]
 
 
 def _sentences(path: Path, drops: Drops) -> Iterator[tuple[list[str], list[str]]]:
-    width = 0  # columns of the file's first word; all others must have as many
+    width = 0  # number of columns of the file's first word; all other words must have as many
     rows: list[list[str]] = []
     fault: tuple[str, str] | None = None
     for number, line in enumerate(_with_blank_end(path), 1):

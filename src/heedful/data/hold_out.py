@@ -1,6 +1,6 @@
 """Which training examples are held out for validation when no validation file is given.
 
-A hash of its text decides about an example, so that equal texts are never on both sides, and a run can be repeated.
+A hash of its text decides for each example, so that equal texts are never on both sides and a run can be repeated.
 """
 
 from __future__ import annotations

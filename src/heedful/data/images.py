@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 DIGIT_SPLIT_PERCENTAGES = {"test": 15, "valid": 10, "train": 75}
 EXACT = 64  # pixels along a side: web pages show images up to this size losslessly
-MOST_PIXELS = 50_000_000  # of one image; more would take gigabytes once unpacked
+MOST_PIXELS = 50_000_000  # of one image; more would take gigabytes once decompressed
 INSTALL = "pip install 'heedful[vision]'"
 
 
@@ -79,7 +79,7 @@ def read_image(source: Path | bytes, size: int, channels: int = 3) -> Pixels:
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             width, height = image.size
-            if width * height > MOST_PIXELS:  # told by the header, before anything is unpacked
+            if width * height > MOST_PIXELS:  # known from the header, before anything is decompressed
                 raise HeedfulError(f"{name} has {width:,} × {height:,} pixels; an image may have at most {MOST_PIXELS:,}")
             return fit_image(image, size, channels)
     except FileNotFoundError as error:

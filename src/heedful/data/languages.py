@@ -8,7 +8,7 @@ from babel import Locale
 
 from heedful.jobs.data_settings import PairSettings
 
-NO_LANGUAGES = {"tok", "new", "sh", "und", "mul", "zxx"}  # endings that are also codes of languages, but rarely meant so
+NO_LANGUAGES = {"tok", "new", "sh", "und", "mul", "zxx"}  # file endings that are also language codes but rarely mean one
 PACKED = {".gz", ".bz2", ".xz"}
 
 
@@ -28,7 +28,7 @@ def language_of(path: str) -> str:
 
 
 def languages_of(settings: PairSettings) -> tuple[str, str]:
-    """The languages that pairs are translated from and into: those that are set, or what the files' names end in."""
+    """The source and target languages of pairs: as set, or guessed from the endings of the file names."""
     source = settings.source_language or language_of(settings.source)
     target = settings.target_language or language_of(settings.target)
     return (target, source) if settings.reverse else (source, target)

@@ -35,7 +35,7 @@ def generate_expression(rng: random.Random) -> list[str]:
 def _try_expression(rng: random.Random) -> list[str]:
     """The symbols of an expression of any length; one that becomes too long ends early."""
     symbols: list[str] = []
-    missing = [1]  # arguments that each list around this place still needs
+    missing = [1]  # arguments that each enclosing list still needs
     while missing and len(symbols) < LONGEST:
         if not missing[-1]:
             missing.pop()
@@ -79,7 +79,7 @@ def apply(operator: str, values: list[int]) -> int:
 
 
 def generate_listops(split: str, count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """`count` different (expression, value) of a split; one that another split has is as good as impossible."""
+    """`count` different (expression, value) of a split; splits share an expression only by an astronomically unlikely chance."""
     rng, known = random.Random(f"listops {split} {seed}"), set[str]()
     while len(known) < count:
         symbols = generate_expression(rng)

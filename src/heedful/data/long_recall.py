@@ -1,8 +1,8 @@
-"""Long recall: what was stated at the beginning of a document thousands of words long is asked for at its end.
+"""Long recall: the end of a document of thousands of words asks for something stated at its beginning.
 
 `… saby amber=7 tuko … rilo coral=3 … (thousands of words) … mipo amber?` has the label 7. The keys with their digits stand in
-the first eighth of the document, so that nothing near the question tells the answer: an answer better than a guess has come
-across seven eighths of the document. Nothing is downloaded.
+the first eighth of the document, so that nothing near the question reveals the answer: to do better than guessing, a model must
+carry information across seven eighths of the document. Nothing is downloaded.
 
 Training documents have one to four keys and all lengths from 8 words to the longest, as many words of each octave as of any other
 (in those of fewer than 32 words, the keys are among the first four). So most of them are short and easy, and teach what the long
@@ -26,7 +26,7 @@ EARLY = 8  # they are in the first of so many parts of it
 SHORTEST = 8  # words of a document to train on
 TRAINING_EXAMPLES = 60_000
 HELD_OUT_EXAMPLES = 200
-FILLING = 1000  # different words that mean nothing here
+FILLING = 1000  # different filler words
 
 
 def filling_words() -> list[str]:
@@ -38,7 +38,7 @@ def filling_words() -> list[str]:
 
 
 def generate_document(rng: random.Random, words: int, keys: int, filling: list[str], frequencies: list[float]) -> tuple[str, str]:
-    """A document of so many words that states so many keys, and its label: the digit of the key it asks for."""
+    """A document of `words` words that states `keys` keys, and its label: the digit of the key it asks for."""
     found = rng.choices(filling, cum_weights=frequencies, k=words)
     stated = dict(zip(rng.sample(KEYS, keys), rng.choices(DIGITS, k=keys), strict=True))
     for place, (key, digit) in zip(rng.sample(range(max(STATED, words // EARLY)), keys), stated.items(), strict=True):
@@ -49,9 +49,9 @@ def generate_document(rng: random.Random, words: int, keys: int, filling: list[s
 
 
 def generate_long_recall(split: str, count: int, seed: int, longest: int) -> Iterator[tuple[str, str]]:
-    """`count` documents of at most `longest` words; those to train on have all lengths and numbers of keys."""
+    """`count` documents of at most `longest` words; training documents vary in length and number of keys."""
     rng, filling = random.Random(f"long recall {split} {seed}"), filling_words()
-    frequencies = list(itertools.accumulate(1 / rank for rank in range(1, FILLING + 1)))  # as words in a language have them
+    frequencies = list(itertools.accumulate(1 / rank for rank in range(1, FILLING + 1)))  # as in natural language
     for _ in range(count):
         words, keys = longest, STATED
         if split == "train":  # with the density 1 / words², each octave has the same number of words
@@ -64,7 +64,7 @@ def write_long_recall(
     folder: Path, seed: int, count: int | None = None, longest: int = 4094, held_out: int = HELD_OUT_EXAMPLES
 ) -> dict[str, Path]:
     """TSV files of documents of at most `longest` words and their labels."""
-    least = STATED * EARLY  # words that have room for all keys
+    least = STATED * EARLY  # fewest words that have room for all keys
     if longest < least:
         raise UsageError(f"long-recall needs documents of {least} words: data.max_length must be at least {least + 2}")
     counts = {"train": count or TRAINING_EXAMPLES, "valid": held_out, "test": held_out}

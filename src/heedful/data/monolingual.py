@@ -1,4 +1,4 @@
-"""Plain text in one language beside pairs: which of its lines are used, and the pairs made by translating them.
+"""Plain text in one language in addition to pairs: chooses its usable lines, and makes pairs by translating them.
 
 The translations are kept in small files, each complete or absent, so that an interrupted run continues with the next one.
 """
@@ -21,15 +21,15 @@ from heedful.runtime.files import write_json, write_text
 from heedful.settings import Json
 
 CHUNK = 1000  # lines per file of translations
-LINES_PER_PAIR = 20  # more plain text than this drowns the pairs, and takes long to translate
-FEWEST = 20_000  # that may be used however few pairs there are
-DONE = "done.json"  # beside the translations once they are complete
+LINES_PER_PAIR = 20  # more plain text would drown the pairs and take long to translate
+FEWEST = 20_000  # lines that may be used however few pairs there are
+DONE = "done.json"  # written beside the translations once they are complete
 Translate = Callable[[Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class SyntheticPairs:
-    """Pairs of which one side was written by a model: files of translations, used like a parallel corpus."""
+    """Pairs with one side written by a model: files of translations, used like a parallel corpus."""
 
     files: tuple[Path, ...]
     target: None = None
@@ -45,7 +45,7 @@ class SyntheticPairs:
 
 def choose_lines(plain: Path, known: Iterable[str], pairs: int, folder: Path, reporter: Reporter) -> None:
     """Write the usable lines of plain text to `folder`, unless that has been done: no line twice, and none of the `known`
-    texts, which pairs have a true translation of (or will be asked for)."""
+    texts, which are in the pairs already."""
 
     def make(temporary: Path) -> Facts:
         drops, seen = Drops(), {hash_of(text.strip()) for text in known}
@@ -90,10 +90,9 @@ def translate_lines(
     seconds: float | None = None,
     most: int | None = None,
 ) -> None:
-    """Translate the lines that `choose_lines` wrote to `folder` into files of `output`, as far as they are not there yet.
+    """Translate the lines that `choose_lines` wrote to `folder` into files in `output`, continuing after those that exist.
 
-    `swapped`: the translation is the source of the pair, and the line its target. After so many `seconds`, or `most` lines,
-    it is enough.
+    `swapped`: the translation is the source of the pair, and the line its target. Stops after `seconds`, or `most` lines.
     """
     if (output / DONE).exists():
         return
@@ -118,7 +117,7 @@ def translate_lines(
 
 
 def translations(folder: Path) -> tuple[Path, ...]:
-    """The files of translations, in order; an error if they are not complete."""
+    """The files of translations, in order; raises an error if they are not complete."""
     if not (folder / "translations" / DONE).exists():
         raise HeedfulError(f"{folder} has no complete translations of the plain text; run the same `heedful train` command again")
     return tuple(sorted((folder / "translations").glob("*.jsonl")))

@@ -55,7 +55,7 @@ class ParallelFiles:
     """The files of a parallel corpus: two aligned files, or one file of pairs."""
 
     source: Path
-    target: Path | None = None  # None: `source` is a TSV or JSONL of pairs
+    target: Path | None = None  # None if `source` is a TSV or JSONL of pairs
     swapped: bool = False  # each pair is read from its target to its source
 
     @property
@@ -71,8 +71,8 @@ class ParallelFiles:
         return read_json_lines(self.source, drops) if self.is_json else read_table(self.source, drops)
 
     def rows(self, drops: Drops) -> Iterator[tuple[str | None, str | None]]:
-        """Every pair of the one file as it stands; what is no pair is counted in `drops`, and a line of a TSV that is none is
-        two times None."""
+        """Every pair of the one file, unchecked. Lines that are not a pair are counted in `drops`; in a TSV they also give
+        (None, None)."""
         for _, pair in self._rows(drops):
             yield pair or (None, None)
 

@@ -14,7 +14,7 @@ from heedful.errors import HeedfulError
 from heedful.runtime.files import os_error_sentence, sync
 from heedful.settings import Json
 
-VERSION = 2  # of the prepared files; data of another version is prepared again
+VERSION = 2  # of the prepared files; data prepared by another version is prepared again
 
 
 class Reporter(Protocol):
@@ -26,7 +26,7 @@ class Reporter(Protocol):
 
 
 class Facts(TypedDict, total=False):
-    """What preparing the data found out."""
+    """Facts found while preparing the data."""
 
     summary: str
     labels: list[str]  # the classes
@@ -37,7 +37,7 @@ class Facts(TypedDict, total=False):
 
 
 class Fingerprint(TypedDict):
-    """What shows whether a file has changed."""
+    """Shows whether a file has changed."""
 
     size: int
     time: int
@@ -86,7 +86,7 @@ def prepare_once(
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What was noted when a folder was prepared."""
+    """The manifest of a prepared folder."""
     manifest: Manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return manifest
 

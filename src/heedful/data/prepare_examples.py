@@ -36,9 +36,9 @@ def prepare_examples(
 ) -> None:
     """Prepare the examples of these settings in `folder`, unless they are already there.
 
-    `read` reads a user's file, and `generate` writes files in the place of it. Examples with equal `text_of` are never on both
-    sides of the split. `check` may reject the training examples of a file. `write` stores the training examples in a folder
-    and returns facts for the manifest.
+    `read` reads a user's file, and `generate` writes the files of a built-in corpus instead. Examples with equal `text_of` are
+    never on both sides of the split. `check` may reject the training examples of a file. `write` stores the training examples
+    in a folder and returns facts for the manifest.
     """
     named = {split: getattr(data, split) for split in SPLIT_NAMES}
     if generate is None and not data.train:
@@ -71,7 +71,7 @@ def prepare_examples(
 
 
 def held_examples(folder: Path, split: str) -> list[Any]:
-    """The held-out examples of a prepared folder, as JSON holds those of the job."""
+    """The held-out examples of a prepared folder, in the JSON form of the job."""
     found: list[Any] = json.loads((folder / f"{split}.json").read_text(encoding="utf-8"))
     return found
 

@@ -1,4 +1,4 @@
-"""Parallel text made ready for training: tokenizers, a token store, and held-out pairs."""
+"""Prepares parallel text for training: tokenizers, a token store, and held-out pairs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:
     from heedful.recipes.settings import TokenizerSettings
 
-GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of a generated corpus; None: data.pairs
+GENERATED = {"train": None, "valid": 1000, "test": 2000}  # pairs of each split of a generated corpus; None: data.pairs
 
-CHECKED = 30_000  # lines that are looked at before training, at most
-DROPPED = ("empty", "control", "unreadable")  # findings about pairs that are dropped, which is reported anyway
+CHECKED = 30_000  # maximum number of lines to check before training
+DROPPED = ("empty", "control", "unreadable")  # findings about pairs that will be dropped, which is reported anyway
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def prepare_pairs(
 
 
 def report_check(named: Mapping[str, ParallelFiles | None], reporter: Reporter) -> None:
-    """Say what is wrong with the pairs to train on; nothing is left out because of it.
+    """Report problems in the training pairs, without dropping any.
 
-    Of a large corpus only some blocks of lines are looked at, so that it takes seconds.
+    In a large corpus only some blocks of lines are checked, so that it takes seconds.
     """
     training, others = named["train"], [files for split in ("valid", "test") if (files := named[split])]
     assert training is not None
@@ -136,8 +136,8 @@ def write_pairs(
 ) -> Facts:
     """Write tokenizers, token store and held-out pairs of a corpus; `named` are the files of "train", "valid" and "test".
 
-    A pair that is too long is dropped, or its source truncated if `cut`. Synthetic pairs are trained on, too, and the
-    others so often that they are about half.
+    A pair that is too long is dropped, or its source truncated if `cut`. Synthetic pairs are added, and the true pairs
+    repeated until they make up about half.
     """
     training = named["train"]
     assert training is not None
@@ -151,7 +151,7 @@ def write_pairs(
     texts = SampledTexts(training, is_held_out, count + made, tokenizer.sample, synthetic)
     tokenizers = ready.of(texts, tokenizer, temporary, reporter) if ready else _tokenizers(data, tokenizer, texts, reporter)
     _save_tokenizers(tokenizers, temporary)
-    drops, held_out = Drops(), dict[Pair, None]()  # a set that keeps its order
+    drops, held_out = Drops(), dict[Pair, None]()  # an ordered set
 
     def train_pairs() -> Iterator[Pair]:
         for number in range(repeats):
@@ -213,7 +213,8 @@ def _hold_out_limit(training: PairFiles, wanted: int, hold_out: bool, reporter: 
         drops = Drops()
         for _ in training.read(drops):
             pass
-        tab = "" if training.target or training.is_json else "; a table needs a tab between a source and its target"
+        is_table = isinstance(training, ParallelFiles) and not training.target and not training.is_json
+        tab = "; a table needs a tab between a source and its target" if is_table else ""
         hint = tab if training.target else f"{tab}; if it is one of two aligned files, give data.target too"
         raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}{hint}")
     return limit, count

@@ -1,6 +1,6 @@
 """The default English corpus: the language reference that ships with Python for `help()`, as text, sentences and summaries.
 
-It is about 350 KB of prose written by people and needs no download. Its topics repeat each other: "if" is a section of
+It is about 350 KB of prose and needs no download. Its topics repeat each other: "if" is a section of
 "compound", and "customization" one of "specialnames". So a topic that is mostly contained in a longer one is left out, and
 topics that share a sentence go to the same split as a group; no sentence of a held-out topic is ever trained on. The text
 depends on the version of Python.

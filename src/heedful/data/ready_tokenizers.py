@@ -1,4 +1,4 @@
-"""The tokenizers of a pre-trained model on new pairs: how well they fit, and extended if asked for."""
+"""Uses the tokenizers of a pre-trained model for new pairs: checks how well they fit, and extends them if asked."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from heedful.text.extension import extend_pair
 if TYPE_CHECKING:
     from heedful.recipes.settings import TokenizerSettings
 
-PARTS = "new_tokens.json"  # what the new tokens were written with before
-LOOKED_AT = 2000  # texts of a side that show whether a vocabulary fits
-UNKNOWN = 0.002  # share of unknown tokens above which it does not
-SMALL = 1.0  # tokens per character above which it does not
+PARTS = "new_tokens.json"  # the old ids of each new token
+SAMPLED_TEXTS = 2000  # texts per side for checking whether a vocabulary fits
+UNKNOWN = 0.002  # share of unknown tokens above which it does not fit
+SMALL = 1.0  # tokens per character above which it does not fit
 
 
 class PairFiles(Protocol):
@@ -38,7 +38,7 @@ class PairFiles(Protocol):
 
 @dataclass(frozen=True)
 class SampledTexts:
-    """The texts that a vocabulary is learned from: of the pairs to train on, evenly spread ones if there are many."""
+    """The texts to learn a vocabulary from: those of the training pairs, or evenly spread ones if there are many."""
 
     training: PairFiles
     is_held_out: Callable[[Pair], bool]
@@ -68,10 +68,10 @@ class ReadyTokenizers:
     def of(
         self, texts: SampledTexts, settings: TokenizerSettings, folder: Path, reporter: Reporter
     ) -> tuple[Tokenizer, Tokenizer]:
-        """The tokenizers to train with; if they are extended, `folder` gets what the model must know about it."""
+        """The tokenizers to train with; if they are extended, a file in `folder` describes the new tokens for the model."""
         if not settings.extend:
             for side, tokenizer in (("source", self.source), ("target", self.target)):
-                problem = misfit(tokenizer, list(islice(texts.of(side == "target"), LOOKED_AT)))
+                problem = misfit(tokenizer, list(islice(texts.of(side == "target"), SAMPLED_TEXTS)))
                 if problem:
                     remedy = "tokenizer.extend=2000 adds tokens for it"
                     reporter.say(f"vocabulary: the {side} text {problem} in that of the pretrained model; {remedy}")

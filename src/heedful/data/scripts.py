@@ -1,4 +1,4 @@
-"""Which script a text is written in, and which language, by letters and by the small words that every text is full of."""
+"""Guesses the script of a text by its letters, and its language by frequent function words."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SCRIPTS = {
     "Korean": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af", "Japanese": "\u3040-\u30ff", "Chinese": "\u3400-\u9fff\uf900-\ufaff",
 }  # fmt: skip
 LETTERS = {name: re.compile(f"[{letters}]+") for name, letters in SCRIPTS.items()}
-TOGETHER = {"Japanese": ("Chinese",)}  # scripts that texts in another one are written in, too
+ALSO_USED = {"Japanese": ("Chinese",)}  # scripts that also occur in texts of other scripts
 LONG_NAME = 30  # Latin letters that names, commands and symbols may have in a line of another script
-MOSTLY = 0.5  # share of a side's lines that must have letters of a script for it to be the side's
+MOSTLY = 0.5  # share of a side's lines that must have letters of a script for it to be the side's script
 WORD = re.compile(r"[^\W\d_]{2,}")
-ENOUGH = 3  # small words of a language, and none of another, that make a line of it
+ENOUGH_WORDS = 3  # function words of a language, with none of another, that identify a line
 
-# The most frequent small words, those included that several languages share.
+# The most frequent function words, including those that several languages share.
 SMALL_WORDS = {
     "en": "in on his her an as at or if when will can no use only all the of and to is that it with for was are this you be "
     "have which by not they from",
@@ -58,23 +58,23 @@ def main_script(lines: Iterable[str]) -> str:
         found = {name for name, letters in LETTERS.items() if letters.search(line)}
         total += bool(found)
         counts.update(found)
-    # Latin names and numbers stand in every text, Chinese characters in Japanese: Latin and Chinese come last.
+    # Latin names occur in texts of every script, and Chinese characters in Japanese: check Latin and Chinese last.
     names = [*(name for name in SCRIPTS if name not in ("Latin", "Chinese")), "Chinese", "Latin"]
     return next((name for name in names if counts[name] > MOSTLY * total), "")
 
 
 def is_of(script: str, text: str) -> bool:
-    """Whether a text is in this script: mostly for Latin; for others, in which names and commands are Latin, at all."""
+    """Whether a text is in this script: mostly, for Latin; at all, for others, because their texts contain Latin names."""
     if text.isascii():
         return script == "Latin" or sum(map(str.isalpha, text)) < LONG_NAME
-    if script != "Latin" and any(LETTERS[name].search(text) for name in (script, *TOGETHER.get(script, ()))):
+    if script != "Latin" and any(LETTERS[name].search(text) for name in (script, *ALSO_USED.get(script, ()))):
         return True
     letters, latin = sum(map(str.isalpha, text)), sum(map(len, LETTERS["Latin"].findall(text)))
     return 2 * latin >= letters if script == "Latin" else latin == letters < LONG_NAME
 
 
 def small_words(text: str) -> Counter[str]:
-    """Language → how many of its small words a text has."""
+    """Language → how many of its function words a text has."""
     found: Counter[str] = Counter()
     for word in WORD.findall(text.casefold()):
         if (known := LANGUAGES_OF.get(word)) is not None:
@@ -83,14 +83,14 @@ def small_words(text: str) -> Counter[str]:
 
 
 def language_by_words(text: str) -> str:
-    """The code of the language whose small words a line has; empty if it is not clear."""
+    """The code of the language whose function words a line has; empty if it is not clear."""
     (best, count), (_, next_best) = [*small_words(text).most_common(2), ("", 0), ("", 0)][:2]
-    return best if count >= ENOUGH and next_best <= count // 2 else ""
+    return best if count >= ENOUGH_WORDS and next_best <= count // 2 else ""
 
 
 def is_foreign(text: str, language: str) -> bool:
-    """Whether a line has small words of another language, and none of this one."""
-    if text.count(" ") < ENOUGH - 1:
+    """Whether a line has function words of another language, and none of this one."""
+    if text.count(" ") < ENOUGH_WORDS - 1:
         return False
     found = small_words(text)
-    return not found[language] and bool(found) and max(found.values()) >= ENOUGH
+    return not found[language] and bool(found) and max(found.values()) >= ENOUGH_WORDS

@@ -54,7 +54,7 @@ class Question:
 
     @classmethod
     def from_row(cls, row: tuple[str, str, str, list[tuple[str, int]]]) -> Question:
-        """From the list of its fields, as a prepared folder holds it."""
+        """From the list of its fields, as stored in a prepared folder."""
         number, question, context, answers = row
         return cls(number, question, context, tuple((text, start) for text, start in answers))
 

@@ -1,4 +1,4 @@
-"""How much parallel text there is and what it is made of: what a training is fitted to."""
+"""The size and make-up of parallel text, which training settings are fitted to."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from heedful.data.parallel import Pair
 from heedful.data.prepare_pairs import training_files
 from heedful.jobs.data_settings import PairSettings
 
-CHARACTERS = 4.7  # of a token, in the mean
-SAMPLE = 200_000  # pairs that are looked at; further ones are only counted
+CHARACTERS_PER_TOKEN = 4.7  # per token, on average
+EXAMINED_PAIRS = 200_000  # pairs that are examined; further ones are only counted
 
 
 @dataclass(frozen=True)
 class PairStatistics:
-    """The size of parallel text. The numbers of two are of source and target."""
+    """The size of parallel text. Pairs of numbers are for source and target."""
 
     pairs: int
     characters: tuple[int, int]
     words: tuple[int, int]
-    distinct_characters: int = 0  # of both sides together, in the pairs that were looked at
+    distinct_characters: int = 0  # of both sides together, in the pairs examined
     distinct_words: int = 0
     tokens: int = 0  # of the longer sides, as batches count them; 0 until the pairs are prepared
     valid: int = 0  # pairs
@@ -33,12 +33,12 @@ class PairStatistics:
 
     @property
     def tokens_of_a_pass(self) -> float:
-        """The tokens that a pass over the pairs takes up in batches; estimated as long as they are not prepared."""
-        return self.tokens or max(self.pairs, max(self.characters) / CHARACTERS)
+        """The batch tokens of one pass over the pairs; estimated until they are prepared."""
+        return self.tokens or max(self.pairs, max(self.characters) / CHARACTERS_PER_TOKEN)
 
 
 def count_pairs(pairs: Iterable[Pair], total: int = 0) -> PairStatistics:
-    """The statistics of some pairs; of `total` pairs like them, if that is more."""
+    """The statistics of some pairs, scaled to `total` pairs if that is more."""
     count, characters, words = 0, [0, 0], [0, 0]
     letters: set[str] = set()
     vocabulary: set[str] = set()
@@ -61,7 +61,7 @@ def pair_statistics(data: PairSettings, seed: int, synthetic: SyntheticPairs | N
     if data.generate:
         return count_pairs(generate_dates("train", min(data.pairs, 1000), seed), data.pairs)
     files = training_files(data)
-    total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), SAMPLE)) == SAMPLE else 0
+    total = count_lines(files.source) if sum(1 for _ in islice(read_lines(files.source), EXAMINED_PAIRS)) == EXAMINED_PAIRS else 0
     made = 0 if synthetic is None or not total else sum(1 for _ in synthetic.read(Drops()))
     pairs = chain(files.read(Drops()), synthetic.read(Drops()) if synthetic else ())
-    return count_pairs(islice(pairs, SAMPLE), total + made)
+    return count_pairs(islice(pairs, EXAMINED_PAIRS), total + made)

@@ -15,14 +15,14 @@ from heedful.runtime.fair_queue import FairQueue
 
 Encoded = tuple[Tensor, Tensor, Sequence[Sentence]]  # sources (S, L), their mask (S, L), and the sentences
 Kind = tuple[int, int | None]  # class of length, and the beam of a fast search, or None
-CLASSES = (64, 256, 1024)  # tokens of a source: a long one is never beside a short one, which would be padded to its length
+CLASSES = (64, 256, 1024)  # source tokens per length class; long and short sources are not mixed, to avoid padding
 
 
 class ContinuousBatch(Generic[State]):
     """Sentences that are decoded together, at most `budget` tokens of their sources (times their beams) at a time.
 
-    Sentences have owners, who get their places in turns. With `fair`, nobody gets more of the budget than is then still
-    free: one owner half of it, two a third each, so that there is always room for a newcomer.
+    Sentences have owners, who take turns. With `fair`, no owner gets more of the budget than would then remain free: one
+    owner gets half of it, two a third each, so that there is always room for a newcomer.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class ContinuousBatch(Generic[State]):
         return sum(sentence.rows for search in self.searches.values() for sentence in search.sentences)
 
     def add(self, sentences: Iterable[Sentence], owner: Hashable = None) -> None:
-        """Let sentences wait for a place; those of one owner get one in order."""
+        """Queue sentences; those of one owner are started in order."""
         for sentence in sentences:
             self.waiting.add(sentence, owner)
 
     def remove(self, sentences: Sequence[Sentence], owner: Hashable = None) -> None:
-        """Forget sentences of an owner, waiting or running."""
+        """Remove sentences of an owner, waiting or running."""
         running = [sentence for sentence in sentences if not self.waiting.remove(sentence, owner)]
         for search in self.searches.values():
             search.leave(running)
         self._settle(running)
 
     def step(self) -> list[Sentence]:
-        """Take in who waits and has room, and write one token of each; returns those that are now finished."""
+        """Start waiting sentences for which there is room, and decode one token of each; returns those that are now finished."""
         if self.waiting and self.used.total() <= (1.0 - self.refill) * self.budget:
             self._admit()
         finished = [sentence for search in self.searches.values() for sentence in search.step()]
@@ -94,7 +94,7 @@ class ContinuousBatch(Generic[State]):
         return cost(sentence) + (self.used[owner] if self.fair else 0) <= free
 
     def _settle(self, gone: Sequence[Sentence]) -> None:
-        """Give back what sentences used."""
+        """Release the budget of finished sentences."""
         for sentence in gone:
             if id(sentence) in self.owners:
                 owner = self.owners.pop(id(sentence))
@@ -104,7 +104,7 @@ class ContinuousBatch(Generic[State]):
         self.searches = {kind: search for kind, search in self.searches.items() if search.sentences}
 
     def _search(self, beam: int | None) -> Search[State] | FastSearch:
-        """An empty search for sentences with this beam, or the plain one for all that the fast one cannot do."""
+        """An empty search: the fast one for sentences with this beam, or the plain one for those that it does not support."""
         return Search(self.model, self.limits) if beam is None else FastSearch(cast(FastModel, self.model), self.limits, beam)
 
 

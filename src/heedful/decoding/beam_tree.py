@@ -1,4 +1,4 @@
-"""The tree of a beam search, recorded while it runs: every hypothesis it looked at, and what became of it."""
+"""The tree of a beam search, recorded while it runs: every hypothesis considered, and what became of it."""
 
 from __future__ import annotations
 

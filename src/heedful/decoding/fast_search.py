@@ -1,6 +1,6 @@
-"""Greedy and beam search as in `decoding/search.py`, faster: all that is known of the hypotheses is kept in tensors.
+"""A faster version of greedy and beam search (`decoding/search.py`): all data about hypotheses is kept in tensors.
 
-It is tested equal to the plain search, which also samples, lists alternatives and records trees. All sentences have the same
+Tests compare it with the plain search, which also samples, lists alternatives and records trees. All sentences have the same
 beam; each has its own length limit and length penalty.
 Shapes: S sentences, B beam, R = S · B rows, C candidates, N steps since the oldest sentence, D d_model, V vocabulary padded to
 whole blocks of W.
@@ -22,14 +22,14 @@ from heedful.nn.cache import SourceKeys
 from heedful.nn.fast.decoder import FastDecoder
 from heedful.nn.fast.linear import product
 
-BLOCK = 128  # W, tokens of which only the best one is looked at first
-LOGITS = 2_500_000  # numbers of logits computed at once, 10 MB: they should stay in the processor's cache
+BLOCK = 128  # W, tokens per block; only the best one of each is compared at first
+LOGITS = 2_500_000  # logits computed at once, 10 MB: they should stay in the processor's cache
 LEAVE = 0.25  # share of the sentences that are finished before their rows are removed
 
 
 @runtime_checkable
 class FastModel(Protocol):
-    """What the search needs of a model."""
+    """What the search needs from a model."""
 
     @property
     def decodes_fast(self) -> bool: ...
@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is known of each sentence and its open hypotheses."""
+    """The data of each sentence and its open hypotheses."""
 
     newest: Tensor  # (S, B) the last token
     totals: Tensor  # (S, B) log-probability
@@ -104,7 +104,7 @@ class FastSearch:
         """The rows of sentences before their first step."""
         count, beam, steps = len(sentences), self.beam, self.rows.tokens.size(2) if sentences and self.all else 0
         totals = torch.full((count, beam), -math.inf, dtype=self.dtype)
-        totals[:, 0] = 0.0  # all hypotheses of a sentence start equal, so only one of them may be extended
+        totals[:, 0] = 0.0  # all hypotheses of a sentence start out equal, so only one of them may be extended
         nothing = torch.zeros(count, beam, dtype=torch.long)
         return Rows(
             torch.tensor([[sentence.first] * beam for sentence in sentences], dtype=torch.long).view(count, beam),
@@ -123,7 +123,7 @@ class FastSearch:
 
     @torch.inference_mode()
     def join(self, source: Tensor, source_mask: Tensor, sentences: Sequence[Sentence]) -> None:
-        """Encode sources (S, L) and take them into the batch."""
+        """Encode sources (S, L) and add them to the batch."""
         if len(self.sentences) < len(self.all):
             self._keep(~self.rows.finished)
         self.decoder.join(self.model.source_keys(source, source_mask), source_mask)
@@ -135,7 +135,7 @@ class FastSearch:
 
     @torch.inference_mode()
     def leave(self, leaving: Iterable[Sentence]) -> None:
-        """Take sentences out of the batch, finished or not."""
+        """Remove sentences from the batch, finished or not."""
         gone = {id(sentence) for sentence in leaving}
         if any(id(sentence) in gone for sentence in self.all):
             self._keep(torch.tensor([id(sentence) not in gone for sentence in self.all]) & ~self.rows.finished)
@@ -225,7 +225,7 @@ class FastSearch:
         return Candidates(values, origin.gather(1, chosen), tokens.clamp_(max=self.vocabulary - 1))
 
     def _write(self, best: Candidates) -> Tensor:
-        """Take the most probable token of each sentence; returns who is finished (S,)."""
+        """Append the most probable token to each sentence; returns which are finished (S,)."""
         self._remember(best)
         return (best.tokens[:, 0] == self.limits.eos) | (self.rows.length >= self.rows.longest)
 
@@ -237,7 +237,7 @@ class FastSearch:
         self.rows = rows._replace(newest=chosen.tokens, length=rows.length + 1, origins=origins, tokens=tokens, values=values)
 
     def _extend(self, best: Candidates) -> Tensor:
-        """Go on with the best hypotheses of each sentence; returns who is finished (S,)."""
+        """Continue with the best hypotheses of each sentence; returns which are finished (S,)."""
         rows, beam = self.rows, self.beam
         ends = best.tokens == self.limits.eos
         totals, places = best.totals.masked_fill(ends, -math.inf).topk(beam)  # (S, B)
@@ -263,7 +263,7 @@ class FastSearch:
         return (length >= rows.longest) | (best_open == -math.inf) | full
 
     def _finish(self, row: int) -> None:
-        """Give a sentence what was found for it."""
+        """Store the hypotheses found in their sentence."""
         sentence, rows = self.all[row], self.rows
         length, steps = int(rows.length[row]), rows.tokens.size(2)
         tokens = rows.tokens[row, :, steps - length :].tolist()  # by place and step

@@ -1,4 +1,4 @@
-"""Outputs that repeat themselves: how to see it, and two usual ways to prevent it.
+"""Detects outputs that repeat themselves, and implements two common ways to prevent it.
 
 Both change the logits of the next token by what was written before: `repetition_penalty` (Keskar et al., 2019, Section 4.1)
 and a ban on repeated n-grams (Paulus et al., 2018, Section 2.5), as in Hugging Face Transformers and CTranslate2.
@@ -13,8 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-LONGEST_LOOP = 8  # tokens or words of what is repeated
-TIMES = 4  # that it stands in a row: three times may be meant
+LONGEST_LOOP = 8  # longest repeated unit, in tokens or words
+TIMES = 4  # repetitions in a row that count as a loop: three may be intended
 
 
 def discourage_repetition(logits: Tensor, written: Sequence[int], no_repeat_ngram: int, repetition_penalty: float) -> None:
@@ -40,9 +40,9 @@ def ngram_ends(written: Sequence[int], n: int) -> list[int]:
 
 
 def repeats_itself(tokens: Sequence[object]) -> bool:
-    """Whether a few tokens stand four times in a row somewhere, as when decoding runs in a loop."""
+    """Whether a few tokens occur four times in a row somewhere, as when decoding is stuck in a loop."""
     for size in range(1, LONGEST_LOOP + 1):
-        # Tokens equal to the one `size` places before; so many of them in a row are a loop.
+        # Tokens equal to the one `size` places before; enough of them in a row are a loop.
         equal = [a == b for a, b in zip(tokens, tokens[size:], strict=False)]
         ends = [-1, *(i for i, same in enumerate(equal) if not same), len(equal)]
         if any(end - start - 1 >= (TIMES - 1) * size for start, end in pairwise(ends)):

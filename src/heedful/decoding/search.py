@@ -32,7 +32,7 @@ State = TypeVar("State", bound=StepState)
 
 
 class StepModel(Protocol[State]):
-    """What a search needs of a model: `start` encodes a source into a state, and each `step` advances the state."""
+    """What a search needs from a model: `start` encodes a source into a state, and each `step` advances the state."""
 
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> State: ...
 
@@ -73,12 +73,12 @@ class Group(NamedTuple):
     rows: Tensor | None
 
     def of(self, values: Tensor) -> Tensor:
-        """Their part of something that has one entry per row."""
+        """The group's part of something with one entry per row."""
         return values if self.rows is None else values[self.rows]
 
 
 class Kept(NamedTuple):
-    """What a step leaves of a group: the sentences not yet finished; for each of their rows the row it continues, its
+    """What remains of a group after a step: the sentences not yet finished; for each of their rows the row it continues, its
     newest token and its log-probability."""
 
     sentences: list[Sentence]
@@ -100,12 +100,12 @@ class Search(Generic[State]):
 
     @torch.inference_mode()
     def join(self, source: Tensor, source_mask: Tensor, sentences: Sequence[Sentence]) -> None:
-        """Encode sources (S, L) and take them into the batch."""
+        """Encode sources (S, L) and add them to the batch."""
         state = self.model.start(source, source_mask)
         rows = [number for number, sentence in enumerate(sentences) for _ in range(sentence.rows)]
         if len(rows) > len(sentences):
             state.select(torch.tensor(rows, device=source.device))
-        # All hypotheses of a sentence start equal, so only one of them may be extended.
+        # All hypotheses of a sentence start out equal, so only one of them may be extended.
         totals = [-math.inf if place else 0.0 for sentence in sentences for place in range(sentence.rows)]
         newest = torch.tensor([sentences[number].first for number in rows], device=source.device)
         if self.state is None:
@@ -119,7 +119,7 @@ class Search(Generic[State]):
 
     @torch.inference_mode()
     def leave(self, leaving: Iterable[Sentence]) -> None:
-        """Take sentences out of the batch, finished or not."""
+        """Remove sentences from the batch, finished or not."""
         gone = {id(sentence) for sentence in leaving}
         if not any(id(sentence) in gone for sentence in self.sentences):
             return
@@ -158,7 +158,7 @@ class Search(Generic[State]):
         self.groups = [Group(members, None if whole else torch.tensor(rows, device=device)) for members, rows in kinds.values()]
 
     def _discourage_repetition(self, logits: Tensor) -> None:
-        """Change the logits (R, V) of sentences that want less repetition; a prompt counts as written, too."""
+        """Change the logits (R, V) of sentences with an option against repetition; the prompt counts as written, too."""
         row = 0
         for sentence in self.sentences:
             prompt = [] if self.limits.beyond_source else [*sentence.source, sentence.first]
@@ -168,7 +168,7 @@ class Search(Generic[State]):
             row += sentence.rows
 
     def _continue(self, sentences: list[Sentence], origins: Tensor, newest: Tensor, totals: Tensor) -> None:
-        """Go on with these sentences, and for each of their rows with the row it continues."""
+        """Continue with these sentences, and for each of their rows with the row it extends."""
         same = len(sentences) == len(self.sentences) and all(a is b for a, b in zip(sentences, self.sentences, strict=True))
         self.newest, self.totals = newest, totals
         if not sentences or self.state is None:
@@ -182,7 +182,7 @@ class Search(Generic[State]):
             self._group()
 
     def _write(self, group: Group, scores: Tensor) -> Kept:
-        """The most probable token of each sentence, or a drawn one."""
+        """The most probable token of each sentence, or a sampled one."""
         scores = group.of(scores)
         tokens = self._draw(group, scores) if group.sentences[0].sampling else scores.argmax(-1)
         chosen = scores.gather(-1, tokens[:, None]).squeeze(-1).tolist()
@@ -194,7 +194,7 @@ class Search(Generic[State]):
         return self._unfinished(group, torch.arange(len(tokens), device=tokens.device), tokens, torch.zeros_like(tokens).float())
 
     def _draw(self, group: Group, scores: Tensor) -> Tensor:
-        """A token (S,) of each sentence, drawn from its own random numbers."""
+        """A token (S,) for each sentence, sampled with its own random numbers."""
         settings = [sentence.sampling for sentence in group.sentences if sentence.sampling]
         drawn = [sentence.rng.random() for sentence in group.sentences if sentence.rng]
 
@@ -262,7 +262,7 @@ def sample(
     seed: int = 1,
     first: Tensor | None = None,
 ) -> list[Hypothesis]:
-    """A token drawn at every step; the rows of the batch have random numbers of their own."""
+    """Sample a token at every step; each row of the batch has its own random numbers."""
     settings = [Sampling(temperature, top_k, top_p, f"{seed}/{row}") for row in range(source.size(0))]
     return [found[0] for found in _search(model, source, source_mask, limits, first, sampling=settings)]
 
@@ -296,7 +296,7 @@ def _search(
     n_best: int = 1,
     sampling: Sequence[Sampling] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode one batch from beginning to end."""
+    """Decode one batch completely."""
     firsts = [limits.bos] * source.size(0) if first is None else first.tolist()
     sentences = [
         Sentence([], firsts[row], limits.longest(length), beam, alpha, n_best, sampling[row] if sampling else None)

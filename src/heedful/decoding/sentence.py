@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn: from the `top_k` most probable (0: all) and from a total probability of `top_p`."""
+    """How tokens are sampled: from the `top_k` most probable (0 for all) and from a total probability of `top_p`."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -54,12 +54,12 @@ class Hypothesis:
 
 @dataclass(eq=False)
 class Sentence:
-    """A source sentence (or a prompt): how its output is decoded, and what has been found so far."""
+    """A source sentence (or a prompt) with its decoding options, and what has been decoded so far."""
 
     source: Sequence[int]  # ids, as the model reads them
     first: int  # the token before the output: begin, or the last one of a prompt
-    longest: int  # tokens of the output at most
-    beam: int = 0  # hypotheses of a beam search; 0: one token after the other, the most probable or a drawn one
+    longest: int  # maximum number of output tokens
+    beam: int = 0  # beam width; 0 for greedy decoding or sampling
     alpha: float = 0.6  # of the length penalty
     n_best: int = 1
     sampling: Sampling | None = None
@@ -69,11 +69,11 @@ class Sentence:
     scored: bool = True  # whether log-probabilities are wanted; without a beam the tokens can be found without them
 
     tokens: list[int] = field(default_factory=list)  # written so far, without a beam
-    log_probabilities: list[float] = field(default_factory=list)  # of these tokens, and of the end
+    log_probabilities: list[float] = field(default_factory=list)  # of these tokens, and of the end token
     ranked: list[list[tuple[int, float]]] = field(default_factory=list)  # the alternatives of each, best first
     ended: list[Hypothesis] = field(default_factory=list)  # of a beam search
     back: list[tuple[list[int], list[int]]] = field(default_factory=list)  # of a beam search: origin and token, per step
-    tree: BeamTree | None = None  # of a beam search: where to record every hypothesis it looks at
+    tree: BeamTree | None = None  # with a beam: records every hypothesis considered
     finished: bool = False
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Sentence:
 
     @property
     def rows(self) -> int:
-        """Rows of a batch that it takes."""
+        """Rows of the batch that the sentence needs."""
         return max(1, self.beam)
 
     @property
@@ -97,17 +97,17 @@ class Sentence:
         return sorted(self.ended, key=lambda h: -h.score)[: self.n_best]
 
     def write(self, token: int, log_probability: float, end: int) -> None:
-        """The next token of an output without a beam."""
+        """Append the next token, without a beam."""
         self.log_probabilities.append(log_probability)
         if token != end:
             self.tokens.append(token)
         self.finished = token == end or len(self.tokens) >= self.longest
 
     def extend(self, ends: Iterable[tuple[int, float]], origins: list[int], tokens: list[int], totals: list[float]) -> None:
-        """The next step of a beam search.
+        """Take the next step of a beam search.
 
-        `ends` are the hypotheses that end here, each with its log-probability. `origins`, `tokens` and `totals` tell of each
-        open hypothesis which one it extends, by which token, and its log-probability, best first.
+        `ends` are the hypotheses that end here, each with its log-probability. `origins`, `tokens` and `totals` give
+        for each open hypothesis, best first, which one it extends, by which token, and its log-probability.
         """
         penalty = length_penalty(len(self.back) + 1, self.alpha)
         self.ended += [Hypothesis(self.path(place), total, total / penalty) for place, total in ends]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BleuOptions(TypedDict, total=False):
-    """How sacreBLEU scores, where not as usual."""
+    """Options of sacreBLEU that differ from its defaults."""
 
     tokenize: str
     lowercase: bool

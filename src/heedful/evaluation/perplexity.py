@@ -1,4 +1,4 @@
-"""Perplexity: how many tokens a model hesitates between, on average."""
+"""Perplexity: the number of equally likely tokens the model chooses between, on average."""
 
 from __future__ import annotations
 

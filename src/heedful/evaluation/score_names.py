@@ -39,11 +39,11 @@ class RunResults(TypedDict):
 
     steps: int
     seconds: float
-    scored: str  # how these scores differ from those of the validations, in words; may be empty
+    scored: str  # how these scores differ from those of validation during training; may be empty
     final: dict[str, Scores]  # by `validation` and `test`
     best: dict[str, Scores]
     samples: list[Sample]
-    unfinished: NotRequired[str]  # of a run that was stopped: where
+    unfinished: NotRequired[str]  # for a stopped run: the step it stopped at
 
 
 def shown_scores(scores: Scores) -> dict[str, str]:

@@ -37,7 +37,7 @@ AVERAGE = 0  # the number that stands for all heads of a layer averaged
 
 
 class Gold(NamedTuple):
-    """What people say of a pair of sentences: sure links, and all that are possible."""
+    """The gold alignment of a pair of sentences: its sure links, and all possible links."""
 
     sure: Links
     possible: Links  # the sure ones, too
@@ -80,7 +80,7 @@ def error_rate(found: Sequence[Links], gold: Sequence[Gold]) -> float:
 
 
 def align(pipeline: AnyPipeline, pairs: Iterable[Pair], when: When = "written") -> Alignments:
-    """The links of pairs of sentences, whose words are what stands between spaces.
+    """The links of pairs of sentences; words are separated by spaces.
 
     An output word is aligned to the input word that gets most of its attention: `written` takes the steps that write the
     word, `read` those that read it, which is often better in deep models.
@@ -191,7 +191,7 @@ def _numbered_gold(path: Path, lines: Sequence[str], pairs: int) -> list[Gold]:
 
 
 def error_table(rates: Array, when: When, pairs: int) -> TableView:
-    """Alignment error rates, layers down and heads across; the better, the stronger coloured."""
+    """Alignment error rates, layers down and heads across; better ones have a stronger colour."""
     heads = [f"head {number}" for number in range(1, rates.shape[1])]
     rows = [
         [Cell(f"layer {layer}"), *(Cell(f"{rate:.1%}", max(0.0, 1.0 - float(rate))) for rate in row)]

@@ -34,8 +34,8 @@ def explain(
 ) -> Explanation:
     """What a model did with an input: a text, a prompt, or an image file or its contents.
 
-    `second` is the passage of a question; of a masked language model it is a second text. `model` is what the model is
-    called. Other keywords are those of `ExplainOptions`.
+    `second` is the passage of a question; for a masked language model it is a second text. `model` is the model's
+    name. Other keywords are those of `ExplainOptions`.
     """
     chosen = ExplainOptions.of(**options)
     _check_options(pipeline, second, options)
@@ -64,8 +64,8 @@ def explain(
 
 
 def explain_example(pipeline: AnyPipeline, example: Any) -> Explanation:
-    """What a model did with a held-out example, as `predict` takes it: its input, without its answer. Of a long text only
-    the beginning is explained, because every token's attention to every other is kept."""
+    """What a model did with a held-out example in the form that `predict` takes: its input, without its answer. Only the
+    beginning of a long text is explained, because the attention of every token to every other is kept."""
     if isinstance(pipeline, ImageClassifier):
         return explain_image(pipeline, example[0])
     if isinstance(pipeline, Translator):
@@ -92,7 +92,7 @@ def _window(writer: Writer, ids: list[int]) -> Explanation:
 
 
 def _check_options(pipeline: AnyPipeline, second: str | None, given: Mapping[str, OptionValue]) -> None:
-    """Raise an error for what models of this job have no use for."""
+    """Raise an error for options that models of this job do not have."""
     what = JOBS[pipeline.task].what
     uses: dict[str, Callable[[], bool]] = {
         "beam": lambda: isinstance(pipeline, Translator | Writer),

@@ -9,13 +9,13 @@ from heedful.explain.explanation_json import sequence_json
 from heedful.settings import JsonObject
 
 LONGEST = 48  # tokens of a text whose attention is drawn in a report
-MOST_WEIGHTS = 2_000_000  # of one part of a model that is drawn, about 5 MB on a page
+MOST_WEIGHTS = 2_000_000  # weights of one part of a model to draw, about 5 MB on a page
 
 
 def attention_json(explanation: Explanation, longest: int | None = LONGEST) -> JsonObject | None:
     """What `page/draw/attention.js` draws, or None for a model without attention.
 
-    A text is cut after `longest` tokens. Where there are still too many weights, some layers are left out.
+    A text is cut after `longest` tokens. If there are still too many weights, some layers are left out.
     """
     if not explanation.attention:
         return None

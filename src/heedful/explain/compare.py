@@ -28,17 +28,17 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run directory tells of a training."""
+    """The contents of a run directory."""
 
     name: str
     path: Path
     recipe: Recipe
     entries: Sequence[Entry]  # of its metrics.jsonl
-    results: RunResults | None  # None as long as it is not finished
+    results: RunResults | None  # None until it is finished
 
     @property
     def state(self) -> str:
-        """How far it came."""
+        """How far training got."""
         steps = max((entry["step"] for entry in self.entries if isinstance(entry["step"], int)), default=0)
         if self.results is None:
             return f"at step {steps:,} of {self.recipe.training.steps:,}, no final scores"
@@ -46,8 +46,8 @@ class Run:
 
     @property
     def scores(self) -> Scores:
-        """The best model's scores on the test set, or else on the validation set; of a run that is not finished, those of its
-        best validation."""
+        """The best model's scores on the test set, or else on the validation set; for an unfinished run, those of its best
+        validation."""
         if self.results is not None:
             best = self.results["best"]
             return best.get("test", best.get("validation", {}))
@@ -117,7 +117,7 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        """A name for each run: its directory's, or its path where two directories are called alike."""
+        """A name for each run: its directory's, or its path if two directories have the same name."""
         short = [run.name for run in self.runs]
         return [name if short.count(name) == 1 else str(run.path) for name, run in zip(short, self.runs, strict=True)]
 
@@ -218,7 +218,7 @@ class Comparison:
 
 
 def _shown(value: object) -> str:
-    """A setting as a recipe writes it; what is empty or none is as good as not there."""
+    """A setting as a recipe writes it; empty and none count as not set."""
     if value is None or value == "":
         return NONE
     return str(value).lower() if isinstance(value, bool) else str(value)

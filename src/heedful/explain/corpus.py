@@ -1,4 +1,4 @@
-"""Many inputs explained one after the other, with outputs that are searched for together."""
+"""Explains many inputs one after the other; their outputs are decoded together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explain_lines(pipeline: AnyPipeline, lines: Sequence[str]) -> Iterator[Expla
 
 
 def _written(pipeline: AnyPipeline, lines: Sequence[str]) -> list[list[int] | InputError]:
-    """The greedy outputs of an encoder–decoder; of other models none."""
+    """The greedy outputs of an encoder–decoder; other models have none."""
     if not isinstance(pipeline, Translator):
         return []
     try:

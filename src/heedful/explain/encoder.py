@@ -34,7 +34,7 @@ Say = Callable[[Tensor], list[list[Candidate]]]
 
 
 class Said(NamedTuple):
-    """What a BERT says of a row, and what each layer would already say."""
+    """The output of a BERT for a row, and what each layer would already predict."""
 
     output: str = ""
     candidates: Sequence[Prediction] = ()
@@ -154,8 +154,8 @@ def _answered(pipeline: Answerer, row: Row, trace: Trace, top: int) -> Said:
 
 
 def explain_answer(pipeline: Answerer, question: str, passage: str, top: int = 5, model: str = "") -> Explanation:
-    """How a question was answered. Of a long passage it is the window with the best answer that is explained; the candidates
-    are those of all windows."""
+    """How a question was answered. In a long passage, the window with the best answer is explained; the candidates are those
+    of all windows."""
     found: list[tuple[float, str]] = []
     best, total = None, torch.tensor(-torch.inf)
     for window, spans in pipeline.scored_spans([(question, passage)]):
@@ -165,7 +165,7 @@ def explain_answer(pipeline: Answerer, question: str, passage: str, top: int = 5
         found += [(v, span_text(window, at, passage)) for v, at in zip(values.tolist(), places.tolist(), strict=True)]
         found = sorted(found, key=lambda one: -one[0])[:top]
         total = torch.logaddexp(total, spans.flatten().logsumexp(0).cpu())
-    if best is None:  # nothing of it can be an answer
+    if best is None:  # no part of it can be an answer
         best = next(question_windows([(question, passage)], pipeline.tokenizer, pipeline.max_length, pipeline.stride))
     explanation = explain_row(pipeline, window_row(pipeline, best, question, passage), top, model)
     spans_found = [Candidate(None, text, float((value - total).exp())) for value, text in found]

@@ -42,7 +42,7 @@ def explain_translation(
 ) -> Explanation:
     """How a text was translated, or how a given target would be written.
 
-    The `ids` of the output are searched for if unknown. `only_attention` leaves out what else the model might have said.
+    Without the `ids` of the output, it is decoded first. `only_attention` leaves out the candidates and the logit lens.
     """
     tokenizer, reader = translator.target_tokenizer, translator.source_tokenizer
     source_ids = translator.encode_sources([text])[0]
@@ -88,7 +88,7 @@ def explain_translation(
 
 
 def _said(translator: Translator, trace: Trace, chosen: Sequence[int | None], top: int) -> tuple[list[Prediction], list[Lens]]:
-    """What might have been written at each position, and what each layer of the decoder would already write."""
+    """The candidates at each position, and what each layer of the decoder would already predict."""
     # The states of a recurrent decoder are read as they are.
     final_norm = getattr(translator.model.decoder, "norm", torch.nn.Identity())
     names = names_of(translator.target_tokenizer)

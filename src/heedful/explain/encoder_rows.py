@@ -1,4 +1,4 @@
-"""What a BERT reads of an input: its tokens between [CLS] and the last [SEP], with their words."""
+"""The tokens of an input that a BERT reads, between [CLS] and the last [SEP], with their words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
 
 
 def text_row(pipeline: AnyEncoder, text: str) -> Row:
-    """A text, cut to what the model takes."""
+    """A text, truncated to the model's maximum length."""
     return Row(_tokens_of(pipeline, text), text)
 
 
@@ -52,7 +52,7 @@ def two_texts_row(pipeline: AnyEncoder, text: str, second: str) -> Row:
 
 
 def words_row(pipeline: AnyEncoder, words: Sequence[str], text: str = "") -> Row:
-    """Words to be tagged; of more than the model takes, the first ones."""
+    """Words to be tagged; only the first ones if there are more than the model can read."""
     tokenizer = pipeline.tokenizer
     _, ids, starts = pieces_of(words, tokenizer, pipeline.max_length - 2)[0] if words else (0, [], [])
     numbers: list[int | None] = []
@@ -78,13 +78,13 @@ def ids_row(pipeline: AnyEncoder, ids: Sequence[int], first: int | None) -> Row:
 
 
 def joined(tokenizer: Tokenizer, left: Sequence[Token], right: Sequence[Token]) -> list[Token]:
-    """The tokens of two texts with [SEP] between them; the words of the second are counted on."""
+    """The tokens of two texts with [SEP] between them; the numbers of the second text's words continue those of the first."""
     words = 1 + max((token.word for token in left if token.word is not None), default=-1)
     moved = [token if token.word is None else token._replace(word=token.word + words) for token in right]
     return [*left, Token(tokenizer.eos, "[SEP]", True), *moved]
 
 
 def named(tokenizer: Tokenizer, tokens: Sequence[Token]) -> list[Token]:
-    """The same tokens; special ones are called what BERT calls them, and belong to no word."""
+    """The same tokens; special ones get their BERT names and belong to no word."""
     names = {tokenizer.bos: "[CLS]", tokenizer.eos: "[SEP]", tokenizer.mask: "[MASK]"}
     return [Token(one.id, names[one.id], True) if one.id in names else one for one in tokens]

@@ -86,7 +86,7 @@ class Norms:
 
 
 class Candidate(NamedTuple):
-    """Something that a model may say, and how probable it is."""
+    """A possible output, and its probability."""
 
     id: int | None  # of a token or a label
     text: str
@@ -100,16 +100,18 @@ class Lens:
     stack: Stack
     sequence: str
     labels: Sequence[str]  # of the rows, as in `Norms`
-    columns: Sequence[str] | None  # None: the tokens of the sequence; otherwise what the model reads its one answer from
+    columns: (
+        Sequence[str] | None
+    )  # None: the tokens of the sequence; otherwise the states that the single output is computed from
     layers: Sequence[Sequence[Sequence[Candidate]]]  # (N + 1, L), best first
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model may say at a position, or of the whole input."""
+    """The candidates at a position, or for the whole input."""
 
     position: int | None  # of the sequence that it reads: what may follow, or stand there; None: of the whole input
-    chosen: int | None  # the id of what was said
+    chosen: int | None  # the id of the actual output
     top: Sequence[Candidate]  # best first
 
 

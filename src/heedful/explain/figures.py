@@ -1,4 +1,4 @@
-"""Matplotlib figures: how they are made and labelled wherever heedful draws one."""
+"""How all of heedful's Matplotlib figures are made and labelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INSTALL = "pip install 'heedful[plots]'"
-LABELLED = 80  # rows or columns that still get labels
+LABELLED = 80  # maximum number of rows or columns with labels
 LARGEST = 60.0  # inches of a side
 HEAT, SIGNED = "Blues", "RdBu_r"  # colours of what is positive, and of what has a sign
 LINES = ("#3d43b4", "#c2410c", "#047857", "#7e22ce", "#0369a1", "#b7791f", "#be123c", "#4d7c0f")
@@ -67,7 +67,7 @@ def label_of(text: str) -> str:
 
 
 def text_style(size: float = 8) -> JsonObject:
-    """How tokens are written: in a font that has their letters, and never read as a formula."""
+    """Text properties of tokens: a font that has their letters, and no interpretation as a formula."""
     return {"fontsize": size, "fontfamily": fonts(), "parse_math": False}
 
 

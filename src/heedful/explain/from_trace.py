@@ -1,4 +1,4 @@
-"""From the tensors of a trace to the arrays, candidates and labels of an explanation."""
+"""Converts the tensors of a trace to the arrays, candidates and labels of an explanation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER = 16  # bytes of a weight and its score, as tensor and as array
 
 
 def check_size(weights: int, tokens: int) -> None:
-    """Raise an error if so many attention weights, of an input of so many tokens, would not fit into memory."""
+    """Raise an error if this many attention weights, for an input of this many tokens, would not fit into memory."""
     most = int(SHARE * memory_of_machine() / NUMBER)
     if weights > most:
         shorter = max(1, int(tokens * (most / weights) ** 0.5))

@@ -36,7 +36,7 @@ NO_SHARES = ("entropy", "distance")
 
 
 class HeadMeasures(NamedTuple):
-    """One head: its measures, in the mean over all queries that have them."""
+    """One head: its measures, averaged over all queries that have them."""
 
     part: Part
     layer: int  # from 1

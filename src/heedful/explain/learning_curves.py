@@ -29,7 +29,7 @@ class Chart:
 
     title: str
     lines: list[Line]
-    x_ticks: list[tuple[float, str]]  # where, and its label
+    x_ticks: list[tuple[float, str]]  # position and label
     y_ticks: list[tuple[float, str]]
     width: int = 360
     height: int = 210

@@ -1,4 +1,4 @@
-"""The logit lens: what each layer of a model would already say, if it were the last."""
+"""The logit lens: what each layer of a model would predict if it were the last."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def lens_of(
     columns: Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
 ) -> Lens:
-    """What each layer would already say: `say` gives the candidates for its hidden states (1, L, D)."""
+    """What each layer would predict: `say` gives the candidates for its hidden states (1, L, D)."""
     hidden = trace.hidden[stack]
     return Lens(stack, sequence, labels or row_labels(hidden), columns, [say(states) for states in hidden])

@@ -1,4 +1,4 @@
-"""What is explained as a file: a page, a picture or JSON, as the ending of its name says."""
+"""Writes an explanation as a page, a picture or JSON, depending on the file name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def check_output(path: Path, pages: bool = True) -> None:
-    """Raise an error, before any work, if nothing could be written there."""
+    """Raise an error, before any work, if the file could not be written."""
     endings = (*([".html"] if pages else []), *PICTURES, ".json")
     if path.suffix.lower() not in endings:
         raise UsageError(f"the name of {path} must end in {', '.join(endings[:-1])} or {endings[-1]}, which says what is written")
@@ -29,7 +29,7 @@ def check_output(path: Path, pages: bool = True) -> None:
 
 
 def write_output(path: Path, page: Callable[[], str], figure: Callable[[], Figure], json_value: Callable[[], JsonObject]) -> None:
-    """Write the form of something that the ending of `path` asks for; only that one is made."""
+    """Write the form that the ending of `path` asks for; no other is produced."""
     path = path.absolute()
     if path.suffix.lower() == ".html":
         write_text(path, page())

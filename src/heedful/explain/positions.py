@@ -1,4 +1,4 @@
-"""How positions are told to a model, as pictures: what is added to embeddings, or what attention gains from a distance.
+"""Pictures of how a model encodes positions: what is added to embeddings, or how attention depends on distance.
 
 Shapes: L length, D d_model, H heads, K d_k.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LENGTH = 64  # positions that are drawn
-TRAINED = ("learned", "relative")  # kinds with a table that training fills
+TRAINED = ("learned", "relative")  # kinds with a learned table
 ABOUT = {
     "sinusoidal": "A vector of sines and cosines is added to each embedding; the product of two depends on their distance alone.",
     "learned": "A learned vector is added to each embedding; nearby positions become similar only if training makes them so.",

@@ -26,7 +26,7 @@ from heedful.runtime.screen import duration
 def write_report(
     run: Path, results: RunResults, pipeline: Pipeline[Example, ModelOutput], examples: Sequence[Example], unit: str
 ) -> Path:
-    """Write the report of a run and return its path. The attention is that of one of the examples."""
+    """Write the report of a run and return its path. It shows the attention for one of the examples."""
     recipe = load_recipe(str(run / "recipe.toml"))
     metric = recipe.training.metric
     split = "test" if "test" in results["best"] else "validation"

@@ -1,4 +1,4 @@
-"""Tables of numbers that are shown on the terminal and on pages: the larger a number, the stronger its cell is coloured."""
+"""Tables of numbers for the terminal and for pages: larger numbers have stronger colours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TableView:
 
 
 def table_page(title: str, about: str, tables: Sequence[TableView], **more: object) -> str:
-    """A page with some tables that needs no network; `more` is what its template takes beside them."""
+    """A page with some tables that needs no network; `more` are further values for its template."""
     template = environment().get_template("tables.template.html")
     values = {"charts": [], "notes": [], **more}
     return template.render(title=title, about=about, tables=tables, styles=inlined_styles("style/colours.css"), **values)

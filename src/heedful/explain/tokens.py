@@ -38,7 +38,7 @@ def numbers_within(words: Sequence[Span], spans: Sequence[Span]) -> list[int | N
 
 
 def encoded_tokens(tokenizer: Tokenizer, text: str, longest: int | None = None) -> list[Token]:
-    """The tokens of a text that a model reads, at most so many."""
+    """The tokens of a text that a model reads, up to a limit."""
     ids, spans = tokenizer.encode_with_offsets(text)
     return text_tokens(tokenizer, ids[:longest], word_numbers(text, spans)[:longest])
 
@@ -49,7 +49,7 @@ def written_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
 
 
 def names_of(tokenizer: Tokenizer) -> Callable[[Sequence[int]], list[str]]:
-    """What the tokens that a model may write are called: their text, and the end by its name."""
+    """Names of the tokens that a model may write: their text, and a name for the end token."""
 
     def names(ids: Sequence[int]) -> list[str]:
         return [END if token == tokenizer.eos else text for token, text in zip(ids, tokenizer.tokens(ids), strict=True)]

@@ -23,7 +23,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
     named = re.compile(r"\\\{(\w+)\\\}")  # as re.escape writes {name}
     return [
         (re.compile(named.sub(r"(?P<\1>.+)", re.escape(text)), re.DOTALL), korean)
-        for text, korean in sorted(korean_texts().items(), key=lambda pair: -len(pair[0]))  # the most particular one first
+        for text, korean in sorted(korean_texts().items(), key=lambda pair: -len(pair[0]))  # the most specific one first
         if "{" in text
     ]
 

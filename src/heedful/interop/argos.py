@@ -26,8 +26,8 @@ from heedful.runtime.files import write_text
 from heedful.text.sentencepiece import is_unigram, write_sentencepiece
 
 QUANTIZE = ctranslate2.QUANTIZE
-LONGEST = 256  # tokens that it lets be written
-POWER = 0.2  # of the length, by which it divides a score
+LONGEST = 256  # the longest output it allows, in tokens
+POWER = 0.2  # exponent of the length by which it divides a score
 # Installs a package as a person would and translates with it, greedily; in a process of its own, whose settings and packages
 # are in a directory that is thrown away.
 PROGRAM = """
@@ -45,7 +45,7 @@ json.dump([answer(text) for text in json.load(sys.stdin)], sys.stdout)
 
 
 def problems(pipeline: Any) -> list[Obstacle]:
-    """Every setting of a model that a package cannot express."""
+    """Every setting of a model that an Argos package cannot express."""
     if pipeline.task != "translation":
         return [Obstacle(f"task = '{pipeline.task}' (only translation)")]
     wrong = ctranslate2.problems(pipeline)
@@ -58,7 +58,7 @@ def problems(pipeline: Any) -> list[Obstacle]:
 
 
 def write(pipeline: Any, out: Path, quantize: str | None = None) -> str:
-    """Write a package, which is a zip archive of one directory; returns what it is there."""
+    """Write a package, a zip archive of one directory; returns a description of it."""
     codes = pipeline.source_language, pipeline.target_language
     pair = "_".join(codes)
     facts = {
@@ -84,7 +84,7 @@ def write(pipeline: Any, out: Path, quantize: str | None = None) -> str:
 
 
 def check(pipeline: Any, package: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
-    """Let Argos Translate install the package and translate, or do as it does where it is not installed."""
+    """Let Argos Translate install the package and translate with it, or imitate that if it is not installed."""
     texts = [" ".join(text.split()) for text in texts if pipeline.source_tokenizer.encode(text)]
     with tempfile.TemporaryDirectory() as folder:
         if find_spec("argostranslate"):
@@ -102,7 +102,7 @@ def check(pipeline: Any, package: Path, texts: Sequence[str], what: str, quantiz
         pipeline.decode(sentences)
         tokens = [token for sentence in sentences for token in sentence.tokens]
         written = pipeline.target_tokenizer.decode(tokens)
-        if "\ufffd" in written:  # bytes that are no characters, which the two tokenizers show differently
+        if "\ufffd" in written:  # bytes that are not characters, which the two tokenizers show differently
             names = [pipeline.target_tokenizer.backend.id_to_token(token) for token in tokens]
             written = shown(pieces.decode_pieces(names))
         per_token = [sum(one.log_probabilities) / max(1, len(one.log_probabilities)) ** POWER for one in sentences]

@@ -1,4 +1,4 @@
-"""Which program decodes: heedful itself, or CTranslate2 with the same model."""
+"""Chooses what decodes: heedful itself, or CTranslate2 with the same model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from heedful.runtime.files import os_error_sentence
 if TYPE_CHECKING:
     from heedful.pipelines.pipeline import AnyPipeline
 
-# What was measured faster for a kind of model (benchmarks/translate_speed.py); any other kind is decoded natively.
+# Kinds of model for which CTranslate2 was measured to be faster (benchmarks/translate_speed.py); others are decoded natively.
 FASTER: dict[str, Backend] = {"seq2seq": "ctranslate2"}
 
 
 def use_backend(pipeline: AnyPipeline, folder: Path, backend: Backend, say: Callable[[str], None]) -> None:
-    """Let a pipeline decode with a backend; `auto` takes CTranslate2 where it is faster, installed, and fits the model."""
+    """Make a pipeline decode with a backend; `auto` uses CTranslate2 if it is faster, installed, and supports the model."""
     if backend == "native" or (backend == "auto" and FASTER.get(kind_of(pipeline.model.config)) != "ctranslate2"):
         return
     if problem := why_not(pipeline):

@@ -35,7 +35,8 @@ OPTIONAL = {"pooler": POOLER, "next_sentence": NEXT}
 def encoder_map(config: BertConfig, prefix: str, output: str, skip: int = 0) -> list[MappedWeight]:
     """The weights of the embedding and of the layers, which several families share.
 
-    `output` names the output matrix of masked language modelling, and `skip` counts the positions that nobody reads.
+    `output` names the output matrix of masked language modelling, and `skip` is the number of unused positions at the
+    beginning of their table.
     """
     words = f"{prefix}embeddings.word_embeddings.weight"
     found = [
@@ -156,12 +157,12 @@ def their_settings(config: BertConfig) -> dict[str, Json]:
 
 
 def obstacles(config: BertConfig) -> list[Obstacle]:
-    """What a BERT of transformers cannot express."""
+    """The settings that a BERT in transformers cannot express."""
     return [*of_embedding_and_pooling(config), *only(config, attention_kind="full", pooler_activation="tanh")]
 
 
 def of_embedding_and_pooling(config: BertConfig) -> list[Obstacle]:
-    """What no encoder of these families can express: positions that no table holds, a head that reads another vector."""
+    """Settings that no encoder of these families can express: positions outside a table, a head that reads another vector."""
     found = []
     if config.positions not in TABLES:
         found.append(obstacle(config, "positions", "learned", f"only {', '.join(TABLES)}"))
@@ -173,7 +174,7 @@ def of_embedding_and_pooling(config: BertConfig) -> list[Obstacle]:
 
 
 def with_table(config: BertConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The weights with a table of positions, which theirs always has: it holds sinusoids, or zeros where there are none."""
+    """The weights with the position table that theirs always has: sinusoids, or zeros if our model adds no positions."""
     if config.positions == "learned":
         return weights
     waves = SinusoidalPositions(config.d_model).compute(0, config.max_positions)

@@ -24,7 +24,7 @@ from heedful.models.bert import BertConfig, Head
 from heedful.settings import Json, Values
 
 # Their class → our head, our task, and the prefix of the classifier's tensors. Their head for question answering has a
-# feed-forward network of its own, which ours has not.
+# feed-forward network of its own, which ours lacks.
 ARCHITECTURES: dict[str, tuple[Head, str, str]] = {
     "BigBirdModel": ("none", "embedding", ""),
     "BigBirdForPreTraining": ("pretraining", "bert-pretraining", ""),
@@ -100,7 +100,7 @@ def attention_of(foreign: ForeignConfig) -> Values:
 
 
 def obstacles(config: BertConfig, task: str) -> list[Obstacle]:
-    """What a BigBird of transformers cannot express."""
+    """The settings that a BigBird in transformers cannot express."""
     found = [*only(config, attention_kind="bigbird", published_bigbird=True), *of_embedding_and_pooling(config)]
     if config.window > config.attention_block:
         found.append(obstacle(config, "window", config.attention_block, "at most one attention_block on each side"))

@@ -22,8 +22,8 @@ from heedful.models.weights import named_weights
 from heedful.runtime.files import sync, write_text
 
 QUANTIZE = ("int8", "int16", "float16", "bfloat16")
-NEVER = -10_000.0  # a logit; half precision can hold it
-MOST_POSITIONS = 16_384  # that are written for a model whose texts could be longer
+NEVER = -10_000.0  # a logit that half precision can represent
+MOST_POSITIONS = 16_384  # positions written for a model without a length limit
 HEADS = ("classifier", "pooling", "masked_language", "next_sentence")  # of a BERT; CTranslate2 has encoders only
 
 
@@ -41,7 +41,7 @@ def positions(pipeline: Any) -> int:
 
 
 def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
-    """Write a model that CTranslate2 loads, its tokenizers and a card; returns what it is there."""
+    """Write a model that CTranslate2 loads, its tokenizers and a card; returns a description of it."""
     write_model(pipeline, folder, quantize)
     for name, tokenizer in pipeline.tokenizers.items():
         write_text(folder / f"{name}.json", tokenizer.backend.to_str())
@@ -56,7 +56,7 @@ def write(pipeline: Any, folder: Path, quantize: str | None = None) -> str:
 
 
 def write_model(pipeline: Any, folder: Path, quantize: str | None = None) -> None:
-    """Write the weights, the vocabularies and the settings of the search."""
+    """Write the weights, the vocabularies and the search settings."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     spec = build_spec(config, {name: weight.cpu() for name, weight in weights.items()}, positions(pipeline))
     if kind_of(config) == "seq2seq":
@@ -80,14 +80,14 @@ def write_model(pipeline: Any, folder: Path, quantize: str | None = None) -> Non
 
 
 def forbid(projection: Any, tokens: Sequence[int]) -> None:
-    """Let tokens never be written, as in our search: padding and the begin token."""
+    """Prevent tokens from being generated, as in our search: padding and the begin token."""
     if isinstance(projection.bias, str):  # it has none
         projection.bias = np.zeros(len(projection.weight), dtype=np.float32)
     projection.bias[list(tokens)] = NEVER
 
 
 def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
-    """Load what was written with CTranslate2 and compare its answers with ours."""
+    """Load the exported model with CTranslate2 and compare its outputs with ours."""
     import ctranslate2
 
     ctranslate2.set_log_level(logging.ERROR)  # it warns of what `computing` says
@@ -101,7 +101,7 @@ def check(pipeline: Any, folder: Path, texts: Sequence[str], what: str, quantize
 
 
 def computing(model: Any, exact: bool) -> str:
-    """The precision in which a model of a lower one is computed here: a processor without it uses another."""
+    """The precision CTranslate2 actually computes in here: a processor without the requested one uses another."""
     return "" if exact else f", which computes in {model.compute_type} here,"
 
 

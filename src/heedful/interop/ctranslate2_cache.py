@@ -1,4 +1,4 @@
-"""A model converted for CTranslate2 once, and kept beside it for the next time."""
+"""Converts a model for CTranslate2 once, and keeps the result beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heedful.interop import ctranslate2
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.runtime.files import disk_is_full
 
-LAYOUT = "2"  # of what is converted; another one is converted again
+LAYOUT = "2"  # version of the conversion; a model converted by another version is converted again
 KEPT = ".ctranslate2"  # folder inside a model directory
 
 
@@ -44,7 +44,7 @@ def converted(pipeline: AnyPipeline, folder: Path, say: Callable[[str], None]) -
 
 
 def convert(pipeline: AnyPipeline, place: Path, key: str) -> Path:
-    """Write the converted model into a folder of its own, whole; of several processes that do so, one is first."""
+    """Write the converted model into a folder of its own, atomically; several processes may try at once."""
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".{key}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -62,14 +62,14 @@ def convert(pipeline: AnyPipeline, place: Path, key: str) -> Path:
 
 
 def remove_others(place: Path, key: str) -> None:
-    """Remove what was converted from earlier contents of the directory."""
+    """Remove models converted from earlier contents of the directory."""
     for old in place.iterdir():
         if old.name != key and not old.name.startswith("."):
             shutil.rmtree(old, ignore_errors=True)
 
 
 def content_key(folder: Path) -> str:
-    """A name for the contents of a model directory and for what converts them."""
+    """A key for the contents of a model directory and the version of the conversion."""
     digest = hashlib.blake2b(f"{LAYOUT} {version('ctranslate2')}".encode(), digest_size=12)
     for name in ("config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json"):
         path = folder / name
@@ -82,6 +82,6 @@ def content_key(folder: Path) -> str:
 
 
 def user_cache() -> Path:
-    """Where this user keeps what can be made again."""
+    """The user's cache directory."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "heedful"

@@ -27,11 +27,14 @@ class Ended(NamedTuple):
 
 
 BATCH_TOKENS = 2048  # source tokens decoded together by one worker
-PATIENCE = (1.5, 3.0)  # it stops when so many times `beam` hypotheses have ended; the second, where that was too early
+PATIENCE = (
+    1.5,
+    3.0,
+)  # its search stops after this many times `beam` hypotheses have ended; the second value if that was too early
 
 
 class CTranslate2Engine:
-    """A converted encoder–decoder at work for a pipeline that has the same model."""
+    """A converted encoder–decoder that decodes for a pipeline with the same model."""
 
     def __init__(self, folder: Path, pipeline: Translator, longest: int) -> None:
         """`longest` is the number of positions that the converted model has."""
@@ -51,13 +54,13 @@ class CTranslate2Engine:
         self.target_names, self.target_ids = target, {name: number for number, name in enumerate(target)}
 
     def can_decode(self, sentence: Sentence) -> bool:
-        """Whether this sentence is decoded as asked for: random draws, lists of alternatives and less repetition are not."""
+        """Whether the engine supports this sentence's options: not sampling, alternatives or penalties on repetition."""
         lengths = max(len(sentence.source) + 1, sentence.longest)
         plain = sentence.sampling is None and not sentence.alternatives and not sentence.discourages_repetition
         return plain and lengths <= self.longest
 
     def decode(self, sentences: Iterable[Sentence]) -> list[Sentence]:
-        """Decode sentences from beginning to end; returns those that it cannot decode."""
+        """Decode sentences completely; returns those that it could not decode."""
         groups: dict[tuple[int, float], list[Sentence]] = defaultdict(list)
         left = []
         for sentence in sentences:
@@ -97,7 +100,7 @@ class CTranslate2Engine:
     def search(self, sentences: Sequence[Sentence], limit: int, patience: float) -> list[list[Ended]]:
         """The hypotheses of each sentence: tokens with the end, if it was reached, and log-probability."""
         beam = sentences[0].beam
-        power = max(sentences[0].alpha, 0.001)  # of the length; with 0 a beam search would stop too early
+        power = max(sentences[0].alpha, 0.001)  # exponent of the length; with 0 a beam search would stop too early
         results = self.translator.translate_batch(
             [self.named(sentence) for sentence in sentences],
             max_batch_size=max(1, BATCH_TOKENS // max(1, beam)),
@@ -128,7 +131,8 @@ class CTranslate2Engine:
         """The step after which our search stops, for each sentence; None if theirs has stopped before.
 
         Ours stops when no open hypothesis has a better score than the worst of `beam` ended ones; theirs, when a number of
-        them has ended. What was open at a step is what ended later, so its log-probability up to there is asked for.
+        them has ended. Hypotheses open at a step are those that ended later, so their log-probabilities up to it are
+        requested.
         """
         late = [[one for one in found if len(one.tokens) > first_stop(sentence, found)] for sentence, found in searched]
         asked = [
@@ -146,7 +150,7 @@ class CTranslate2Engine:
         return found_stops
 
     def finish(self, sentence: Sentence, found: Sequence[Ended], stop: int) -> None:
-        """Give a sentence what was found for it up to a step, ranked by our length penalty."""
+        """Store the hypotheses that ended up to a step in the sentence, ranked by our length penalty."""
         end = self.limits.eos
         if not sentence.beam:
             (one,) = found

@@ -29,7 +29,7 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": 
 
 
 def inexpressible(config: ModelConfig) -> list[Obstacle]:
-    """Every setting that CTranslate2 cannot express, with what it can; empty if it can express all."""
+    """Every setting that CTranslate2 cannot express, and the value it can; empty if it can express all of them."""
     wrong = unknown_settings(config)
     if isinstance(config, Seq2SeqConfig):
         wrong += only(config, reads="last")
@@ -138,7 +138,7 @@ def bert_spec(config: BertConfig, weights: Weights) -> Any:
 
 
 def array(tensor: Tensor) -> Array:
-    """A copy of a weight, which CTranslate2 may change: it quantises in place."""
+    """A copy of a weight, because CTranslate2 quantises in place."""
     found: Array = tensor.detach().float().numpy().copy(order="C")
     return found
 
@@ -159,7 +159,7 @@ def widths(config: Seq2SeqConfig | GPTConfig | BertConfig) -> tuple[int, int]:
 
 
 def head_width(config: Seq2SeqConfig) -> int | None:
-    """The one width that CTranslate2 gives all parts of a head, or None if it is the usual one; narrower parts are padded."""
+    """The one width that CTranslate2 uses for all parts of a head, or None if it is the usual one; narrower parts are padded."""
     width = max(widths(config))
     return None if width * config.heads == config.d_model else width
 
@@ -249,7 +249,7 @@ def set_norm(spec: Any, weights: Weights, name: str) -> None:
 
 
 def vocabulary(names: Sequence[str | None], size: int) -> list[str]:
-    """A name for each of `size` ids; ids without a token get names that no text has."""
+    """A name for each of `size` ids; ids without a token get names that no text contains."""
     known = {name for name in names if name is not None}
     listed = [names[number] if number < len(names) else None for number in range(size)]
     return [name if name is not None else unused_name(number, known) for number, name in enumerate(listed)]

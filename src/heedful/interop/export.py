@@ -1,4 +1,4 @@
-"""Export of a model to another library's format, proved by loading it there."""
+"""Exports a model to another library's format, and verifies it by loading it there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Format:
     """A format and what it needs. Its module has `problems`, `write`, `check` and the precisions `QUANTIZE`."""
 
     name: str
-    module: str  # of heedful.interop
+    module: str  # module of heedful.interop
     needs: tuple[str, ...]  # modules that write it
     loads: tuple[str, ...]  # modules that load it, for the check
-    install: str  # what to give to pip
+    install: str  # what to install with pip
     checker: str = ""  # the module of `check`, if it is another one
-    suffix: str = ""  # of the name of its file; empty: it is a directory
+    suffix: str = ""  # suffix of its file; empty for a directory
 
     def missing(self, modules: tuple[str, ...]) -> list[str]:
         """Those that are not installed."""
@@ -45,7 +45,7 @@ FORMATS = {
 
 
 def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, check: bool = True) -> list[str]:
-    """Write the model in a directory as another format, and prove that it is the same model there; returns what to say."""
+    """Write a model directory in another format, and verify that it is the same model there; returns a report."""
     if to not in FORMATS:
         raise UsageError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}")
     form = FORMATS[to]

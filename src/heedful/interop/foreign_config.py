@@ -51,7 +51,7 @@ class ForeignConfig:
     def number(self, name: str, default: float) -> float:
         """A real number."""
         value = self.value(name, default, (int, float), "a number")
-        if not abs(value) < 1e30:  # not NaN either
+        if not abs(value) < 1e30:  # also false for NaN
             raise HeedfulError(f"{self.origin} has {name} = {value}, which no model can use")
         return float(value)
 

@@ -68,8 +68,8 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 
 def obstacles(config: GPTConfig) -> list[Obstacle]:
-    """What neither GPT-2 nor GPT-NeoX can express."""
-    tables = ("learned", "sinusoidal", "none")  # what a table of positions can hold; rotary ones are exported as GPT-NeoX
+    """The settings that neither GPT-2 nor GPT-NeoX can express."""
+    tables = ("learned", "sinusoidal", "none")  # positions that a table can hold; rotary ones are exported as GPT-NeoX
     others: dict[str, Json] = {} if config.positions in (*tables, "rotary") else {"positions": "learned"}
     return only(config, norm="pre", attention_kind="full", **others)
 

@@ -124,7 +124,7 @@ def import_huggingface(path: Path, out: Path) -> str:
 
 
 def obstacles(config: ModelConfig, task: str) -> list[Obstacle]:
-    """What transformers cannot express of a model of this configuration."""
+    """The settings of a model that transformers cannot express."""
     if isinstance(config, Seq2SeqConfig):
         found = (pegasus if config.norm == "pre" else marian).obstacles(config)
     elif isinstance(config, GPTConfig):
@@ -157,7 +157,7 @@ def problems(pipeline: AnyPipeline) -> list[Obstacle]:
 
 
 def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> str:
-    """Write a directory that transformers loads; returns what it is there."""
+    """Write a directory that transformers loads; returns a description of it."""
     config, weights = pipeline.model.config, named_weights(pipeline.model)
     kind, task = kind_of(config), pipeline.task
     values: dict[str, Json]

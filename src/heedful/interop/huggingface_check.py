@@ -1,4 +1,4 @@
-"""The proof of an export to Hugging Face: loaded by transformers, the same outputs."""
+"""Verifies an export to Hugging Face: transformers loads it and gives the same outputs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from heedful.settings import JsonObject
 
 @torch.no_grad()
 def check(pipeline: AnyPipeline, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
-    """Load what was written with transformers and compare its answers with ours."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is looked for elsewhere
+    """Load the exported model with transformers and compare its outputs with ours."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # no downloads
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -64,7 +64,7 @@ def generated(found: Any, first: int, limits: Limits) -> Answer:
 
 
 def search_options(limits: Limits, longest: int) -> JsonObject:
-    """Their search as ours: greedy, and never padding or the begin token."""
+    """Options that make their search like ours: greedy, and never padding or the begin token."""
     never = sorted({limits.pad, limits.bos} - {limits.eos})
     return {
         "num_beams": 1,

@@ -1,6 +1,6 @@
-"""The settings that keep a model from being exported, and what to train with instead.
+"""Settings that prevent an export, and what to train with instead.
 
-A setting that is newer than the exports is refused when it is switched on, not left out.
+A setting that the exporters do not know yet is an error when it is switched on; it is never ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KNOWN = {
         "classes image_size channels patch layers d_model d_ff heads dropout attention_dropout activation epsilon pooling"
     ),
 }
-# Of no consequence for a trained model with full attention; other kinds of attention are refused.
+# These do not matter for a trained model with full attention; other kinds of attention are refused.
 IGNORED = {one.name for one in dataclasses.fields(AttentionFields)} - {"attention_kind"} | {"init"}
 
 
@@ -43,7 +43,7 @@ class Obstacle(NamedTuple):
 
 
 def only(config: ModelConfig, **expected: Json) -> list[Obstacle]:
-    """Settings that are not as another library has them."""
+    """The settings whose values differ from those another library supports."""
     return [
         obstacle(config, name, value, f"only {value!r}") for name, value in expected.items() if getattr(config, name) != value
     ]
@@ -56,7 +56,7 @@ def obstacle(config: ModelConfig, name: str, instead: Json, why: str) -> Obstacl
 
 
 def sentence(library: str, found: Sequence[Obstacle]) -> str:
-    """Every obstacle, and what to train with so that there is none."""
+    """Every obstacle, and what to train with to avoid them."""
     said = f"this model has settings that {library} cannot express: {', '.join(one.what for one in found)}"
     instead = [one.train_with for one in found]
     return f"{said}; train with {' '.join(instead)}" if all(instead) else said

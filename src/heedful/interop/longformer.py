@@ -112,7 +112,7 @@ def window_of(foreign: ForeignConfig) -> int:
 
 
 def obstacles(config: BertConfig, task: str) -> list[Obstacle]:
-    """What a Longformer of transformers cannot express."""
+    """The settings that a Longformer in transformers cannot express."""
     found = [*only(config, attention_kind="longformer", pooler_activation="tanh"), *of_embedding_and_pooling(config)]
     if config.head == "pretraining":
         found += only(config, activation="gelu")

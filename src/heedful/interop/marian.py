@@ -101,7 +101,7 @@ def to_heedful(foreign: ForeignConfig, tensors: Mapping[str, Tensor], origin: st
 
 
 def obstacles(config: Seq2SeqConfig) -> list[Obstacle]:
-    """What Marian cannot express."""
+    """The settings that Marian cannot express."""
     return only(config, norm="post", positions="sinusoidal") + of_heads_and_reads(config)
 
 

@@ -40,12 +40,12 @@ from heedful.runtime.files import write_text
 from heedful.settings import JsonObject
 
 QUANTIZE = ("int8",)
-BATCH = 7  # inputs of different lengths that the check runs together
+BATCH = 7  # inputs of different lengths per batch of the check
 Arrays = dict[str, NDArray[Any]]
 
 
 def problems(pipeline: AnyPipeline) -> list[Obstacle]:
-    """Every setting of a model that is not written as ONNX."""
+    """Every setting of a model that cannot be exported to ONNX."""
     config = pipeline.model.config
     if kind_of(config) == "recurrent":
         return [Obstacle("kind = 'recurrent' (only Transformers)", "model.kind=seq2seq")]
@@ -64,7 +64,7 @@ def graphs(pipeline: AnyPipeline, share: bool = True) -> dict[str, Graph]:
 
 
 def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> str:
-    """Write the graphs, the tokenizers and what is needed to use them; returns what it is there."""
+    """Write the graphs, the tokenizers and the facts needed to use them; returns a description."""
     files = graphs(pipeline, share=quantize is None)
     for name, graph in files.items():
         graph.save(folder / f"{name}.onnx")
@@ -79,7 +79,7 @@ def write(pipeline: AnyPipeline, folder: Path, quantize: str | None = None) -> s
 
 
 def facts(pipeline: AnyPipeline) -> JsonObject:
-    """What a program must know that uses the graphs."""
+    """Facts for programs that use the graphs."""
     found: JsonObject = {"task": pipeline.task, "labels": list(pipeline.labels)}
     for name, tokenizer in pipeline.tokenizers.items():
         found[name] = {role: getattr(tokenizer, role) for role in ("pad", "unk", "bos", "eos")}
@@ -91,7 +91,7 @@ def to_int8(path: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     smaller = path.with_suffix(".int8.onnx")
-    logging.disable(logging.WARNING)  # it recommends a preparation that these graphs do not need
+    logging.disable(logging.WARNING)  # silence its advice to preprocess, which these graphs do not need
     try:
         # Unsigned, because products of unsigned and signed ones overflow on processors without VNNI.
         quantize_dynamic(str(path), str(smaller), ["MatMul", "Gather"], per_channel=True, weight_type=QuantType.QUInt8)
@@ -126,7 +126,7 @@ def no_past(session: Any, rows: int) -> Arrays:
 
 
 def check(pipeline: AnyPipeline, folder: Path, texts: Sequence[str], what: str, quantize: str | None = None) -> Comparison:
-    """Run what was written with ONNX Runtime, in batches of inputs of different lengths, and compare its answers with ours."""
+    """Run the export with ONNX Runtime, in batches of inputs of different lengths, and compare its outputs with ours."""
     software, exact = f"onnxruntime {version('onnxruntime')}", quantize is None
     if isinstance(pipeline, Translator):
         ours = native_texts(pipeline, texts)
@@ -197,7 +197,7 @@ def greedy(session: Any, given: Arrays, tokens: NDArray[np.int64], limits: Limit
 
 
 def bert_answers(pipeline: AnyEncoder, folder: Path, rows: Sequence[Sequence[int]]) -> list[Answer]:
-    """What the graph says of rows of ids, in batches."""
+    """The outputs of the graph for rows of ids, in batches."""
     session, tokenizer = open_session(folder / "model.onnx"), pipeline.tokenizer
     found = []
     for at in range(0, len(rows), BATCH):

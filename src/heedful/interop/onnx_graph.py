@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 OPSET, IR_VERSION = 17, 8  # understood since 2022
-LARGE = 2**30  # bytes of weights from which they go into a file of their own; protobuf ends at 2 GB
+LARGE = 2**30  # bytes of weights from which they go into a separate file; protobuf is limited to 2 GB
 LOWEST = np.finfo(np.float32).min
 Weights = Mapping[str, Tensor]
 
@@ -54,7 +54,7 @@ class Graph:
         return result
 
     def constant(self, value: Any, kind: Any = np.float32, name: str = "") -> str:
-        """A constant; one that is used again is stored once."""
+        """A constant; equal constants are stored once."""
         array = np.asarray(value, dtype=kind)
         name = name or f"constant_{array.dtype}_{array.shape}_{array.tobytes().hex()}"[:80]
         while name in self.constants and not np.array_equal(self.constants[name], array):

@@ -29,7 +29,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: Any) -> Shape:
-        """That of a model."""
+        """The shape of a model."""
         usual = config.d_model // config.heads
         return cls(
             config.heads,
@@ -82,7 +82,7 @@ def rotate(graph: Graph, x: str, at: str, d_k: int) -> str:
 
 
 def position_bias(graph: Graph, shape: Shape, query: str, at: str, keys: str, name: str) -> str | None:
-    """What is added to the scores of keys 0, 1, … for queries `at`."""
+    """The bias added to the scores of keys 0, 1, … for queries `at`."""
     if shape.positions not in ("linear-bias", "relative"):
         return None
     key_at = graph.positions(graph.constant(0, np.int64), keys)

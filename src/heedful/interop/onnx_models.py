@@ -125,7 +125,7 @@ def gpt_graph(config: GPTConfig, weights: Weights, share: bool = True) -> Graph:
 
 
 def bert_graph(config: BertConfig, weights: Weights, share: bool = True) -> Graph:
-    """tokens, segments and mask (B, L) → what the head says: `logits`, for pre-training also those of `next_sentence`, or
+    """tokens, segments and mask (B, L) → the output of the head: `logits`, for pre-training also those of `next_sentence`, or
     `states` (B, L, D)."""
     graph, shape = Graph(weights, share), Shape.of(config)
     tokens = graph.input("tokens", "INT64", ["batch", "length"])
@@ -155,7 +155,7 @@ def bert_graph(config: BertConfig, weights: Weights, share: bool = True) -> Grap
 
 
 def first_state(graph: Graph, x: str) -> str:
-    """States (B, L, D) → what the pooler makes of the first (B, D)."""
+    """States (B, L, D) → the pooler's output for the first one (B, D)."""
     first = graph.op("Gather", x, graph.constant(0, np.int64), axis=1)
     return graph.op("Tanh", graph.linear(first, "pooler"))
 

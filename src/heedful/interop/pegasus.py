@@ -18,12 +18,12 @@ NEVER = -1e9  # the logit of a token that only sources have
 
 
 def two_vocabularies(config: Seq2SeqConfig) -> bool:
-    """Whether source and target have an embedding each. Theirs have one, so that the source's ids follow the target's."""
+    """Whether source and target have separate embeddings. Theirs have one, in which the source's ids follow the target's."""
     return config.tie != "all"
 
 
 def obstacles(config: Seq2SeqConfig) -> list[Obstacle]:
-    """What neither can express."""
+    """The settings that neither can express."""
     found = marian.of_heads_and_reads(config)
     if config.positions not in ("sinusoidal", "learned", "none"):
         found.append(obstacle(config, "positions", "sinusoidal", "only 'sinusoidal', 'learned' or 'none'"))

@@ -1,4 +1,4 @@
-"""The proof of an export: what a model answers here, what other software makes of the exported files, and how they compare."""
+"""Verifies an export: compares a model's outputs with those of other software that loaded the exported files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from heedful.pipelines.pipeline import AnyPipeline
 from heedful.pipelines.translator import Translator
 from heedful.pipelines.writer import Writer
 
-LINES = 50  # held-out ones that an export is tried with
-MADE_UP = 20  # where none are held out
+LINES = 50  # held-out examples that an export is checked with
+MADE_UP = 20  # made-up ones if none are held out
 WRITTEN = 30  # tokens of a language model's continuation
-CLOSE = 0.01  # scores that differ by more are not those of the same model
-TIED = 1e-3  # an output whose score is so near to ours may be chosen instead
+CLOSE = 0.01  # largest difference between scores of the same model
+TIED = 1e-3  # an output whose score is this close to ours counts as a tie
 NEAR = 0.2  # the same for a model of lower precision
-MOST = 0.5  # share of outputs that a model of lower precision must have in common with its original, or nearly
+MOST = 0.5  # share of (nearly) equal outputs required of a model of lower precision
 
 
 class Answer(NamedTuple):
-    """What a model makes of an input."""
+    """The output of a model for an input."""
 
     output: Any  # tokens or classes; None where the numbers are the output
     scores: NDArray[np.float32]  # a log-probability, logits, or a vector
@@ -40,15 +40,15 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answers of other software beside ours."""
+    """The outputs of other software compared with ours."""
 
     software: str  # its name and version
     what: str  # the inputs
     compared: int
     identical: int
-    tied: int  # other outputs, with nearly the score of ours
-    difference: float  # the largest one between scores
-    exact: bool  # the same is expected; else a lower precision was asked for
+    tied: int  # different outputs with nearly the same score
+    difference: float  # the largest difference between scores
+    exact: bool  # whether the same outputs are expected; not when a lower precision was asked for
 
     def passed(self) -> bool:
         """Whether it is the same model."""
@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare(ours: Sequence[Answer], theirs: Sequence[Answer], software: str, what: str, exact: bool) -> Comparison:
-    """Compare answers one by one. Where two outputs are equally probable, rounding decides which one is written."""
+    """Compare outputs one by one. If two outputs are equally probable, rounding decides which one is chosen."""
     identical = tied = 0
     difference = 0.0
     for our, their in zip(ours, theirs, strict=True):
@@ -85,7 +85,7 @@ def compare(ours: Sequence[Answer], theirs: Sequence[Answer], software: str, wha
 
 
 def sample_texts(pipeline: AnyPipeline, folder: Path) -> tuple[list[str], str]:
-    """Texts to try a model with, and what they are: held out in its run, or made up from its vocabulary."""
+    """Texts to check a model with, and a description: held out in its run, or made up from its vocabulary."""
     if not pipeline.tokenizers:
         return [], "made-up images"
     found: list[str] = []
@@ -134,12 +134,12 @@ def token_rows(pipeline: AnyPipeline, texts: Sequence[str]) -> list[list[int]]:
 
 
 def text_answer(found: Hypothesis) -> Answer:
-    """A text that was written, with its log-probability per token, the end included."""
+    """A generated text, with its log-probability per token, including the end token."""
     return Answer(found.tokens, np.array([found.log_probability / (len(found.tokens) + 1)], dtype=np.float32))
 
 
 def native_texts(pipeline: Translator | Writer, texts: Sequence[str]) -> list[Answer]:
-    """What our model writes: greedy translations or summaries, or continuations of prompts."""
+    """The outputs of our model: greedy translations or summaries, or continuations of prompts."""
     if isinstance(pipeline, Translator):
         sentences = sentences_of(pipeline, texts)
         pipeline.decode(sentences)
@@ -157,13 +157,13 @@ def native_texts(pipeline: Translator | Writer, texts: Sequence[str]) -> list[An
 
 
 def sentences_of(pipeline: Translator, texts: Sequence[str]) -> list[Sentence]:
-    """What is to be decoded for these texts, greedily; also by a summarizer."""
+    """The sentences to decode greedily for these texts; also for a summarizer."""
     found = Translator.sentences(pipeline, texts, TranslateOptions(beam=1))
     return [sentence for sentences in found for sentence in sentences]
 
 
 def native_rows(pipeline: AnyEncoder, rows: Sequence[Sequence[int]]) -> list[Answer]:
-    """What our BERT says of each row of ids, one by one: classes with their logits, or states."""
+    """The outputs of our BERT for each row of ids, one by one: classes with their logits, or states."""
     tokenizer, found = pipeline.tokenizer, []
     with pipeline.working():
         for row in rows:
@@ -174,7 +174,7 @@ def native_rows(pipeline: AnyEncoder, rows: Sequence[Sequence[int]]) -> list[Ans
 
 
 def sample_images(pipeline: AnyPipeline) -> NDArray[np.float32]:
-    """Made-up images (N, C, H, W) with values as the model reads them."""
+    """Random images (N, C, H, W), as model input."""
     config = pipeline.model.config
     shape = (MADE_UP, config.channels, config.image_size, config.image_size)
     return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)

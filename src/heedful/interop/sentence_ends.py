@@ -16,7 +16,7 @@ from heedful.interop.onnx_graph import Graph
 
 FULL_STOPS, OTHERS, WIDE = ".", "!?…؟।", "。！？"
 CLOSING = "\"'”“’»)]」』）"
-BEFORE = " ("  # what an abbreviation begins after, beside the beginning of a text
+BEFORE = " ("  # characters before an abbreviation, if it is not at the beginning of the text
 ABBREVIATIONS = "Mr Mrs Ms Dr St Jr Sr Prof Hr Fr Inc Ltd No Nr vs ca etc bzw usw vol al Z.B z.B d.h e.g i.e".split()
 PLACE = 13  # bits of an id
 LONGEST = max(map(len, ABBREVIATIONS))
@@ -36,7 +36,7 @@ def write_sentence_ends(path: Path) -> None:
     graph.input("features", "FLOAT", ["B", "L", 1])
 
     def shifted(by: int) -> str:
-        """The id that stands `by` places further on; padding beyond the ends."""
+        """The id `by` places further on; padding beyond the ends."""
         pads = graph.constant([0, max(0, -by), 0, max(0, by)], np.int64)
         padded = graph.op("Pad", ids, pads, graph.constant(0, np.int64))
         if by <= 0:

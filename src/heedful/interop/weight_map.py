@@ -29,8 +29,8 @@ class MappedWeight:
     ours: str
     theirs: tuple[str, ...]  # one tensor, or several that we concatenate along dimension 0
     transposed: bool = False  # theirs is the transpose of ours
-    shape: tuple[int, ...] | None = None  # of theirs, if ours is a reshape of it
-    skip: int = 0  # rows of theirs before ours begin, which nobody reads
+    shape: tuple[int, ...] | None = None  # their shape, if ours is a reshape of it
+    skip: int = 0  # unused rows at the beginning of theirs
     copies: tuple[str, ...] = ()  # other names under which a file may store the same tensor, additionally or instead
 
     def their_shape(self, ours: Sequence[int]) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""What each job is, described once: its data, models, metrics, pipeline and trainer, and the verbs that use such a model."""
+"""What each job is, described once: its data, models, metrics, pipeline and trainer, and the verbs that use its models."""

@@ -1,4 +1,4 @@
-"""The data section of a recipe: one class of settings for each format that jobs learn from."""
+"""The data section of a recipe: one class of settings for each data format."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ class PairSettings:
         "", "the text to translate; or alone: a `.tsv` (source, tab, target) or a `.jsonl` (`source`, `target`)"
     )
     target: str = setting("", "its translation, line by line")
-    valid_source: str = setting("", "of validation pairs; without them some are held out")
+    valid_source: str = setting("", "validation pairs, source side; without them some training pairs are held out")
     valid_target: str = setting("", "of validation pairs")
-    test_source: str = setting("", "of test pairs, scored once, at the end")
+    test_source: str = setting("", "test pairs, source side; scored once, at the end")
     test_target: str = setting("", "of test pairs")
     source_language: str = setting(
         "", "code of the language translated from, such as `en`; guessed from a file ending (`train.en`)"
     )
     target_language: str = setting("", "code of the language translated into; guessed likewise")
-    reverse: bool = setting(False, "learn the other direction: from `target` to `source`, with all files and languages")
-    both: bool = setting(False, "learn the other direction too, in the run's directory `reverse`; `--both` sets it")
+    reverse: bool = setting(False, "swap the direction: translate from `target` to `source`, for all files and languages")
+    both: bool = setting(False, "also train the other direction, in the run's directory `reverse`; `--both` sets it")
     monolingual_target: str = setting(
-        "", "plain text in the language translated into: a reverse model, trained first, makes pairs of it (back-translation)"
+        "", "plain text in the language translated into; a reverse model, trained first, turns it into pairs (back-translation)"
     )
-    monolingual_source: str = setting("", "plain text in the language translated from: a first model makes pairs of it")
-    generate: str = setting("", "a corpus made on the spot instead of files: `dates`")
+    monolingual_source: str = setting(
+        "", "plain text in the language translated from; a first model turns it into pairs (self-training)"
+    )
+    generate: str = setting("", "a built-in corpus instead of files: `dates`")
     pairs: Annotated[int, Interval(ge=1, le=100_000_000)] = setting(200_000, "training pairs to generate")
     hold_out: Count = setting(1000, "pairs held out for validation when no validation files are given (at most a tenth)")
     max_length: Annotated[int, Interval(ge=1, le=4096)] = setting(
@@ -49,7 +51,7 @@ class TextSettings:
     train: str = setting("", "plain text files, separated by commas")
     valid: str = setting("", "of validation; without it the end of the training text is held out")
     test: str = setting("", "scored once, at the end")
-    generate: str = setting("", "text made on the spot instead of files: `topics`")
+    generate: str = setting("", "a built-in text instead of files: `topics`")
     hold_out: Share = setting(0.1, "share of the text held out for validation when no validation file is given")
 
 
@@ -60,7 +62,7 @@ class ExampleSettings:
     train: str = setting("", "a file in the format of the job")
     valid: str = setting("", "of validation; without it some examples are held out")
     test: str = setting("", "scored once, at the end")
-    generate: str = setting("", "examples made on the spot instead of files")
+    generate: str = setting("", "a built-in corpus instead of files")
     hold_out: Count = setting(1000, "examples held out for validation when no validation file is given (at most a tenth)")
     max_length: Length = setting(128, "tokens of one example, special tokens included; what is longer is cut")
 
@@ -69,14 +71,14 @@ class ExampleSettings:
 class ClassificationSettings(ExampleSettings):
     """CSV, TSV or JSONL of texts and labels."""
 
-    examples: CountOrNone = setting(0, "training examples to generate; 0 is as many as the corpus usually has")
+    examples: CountOrNone = setting(0, "training examples to generate; 0 for the corpus's usual number")
 
 
 @dataclass(frozen=True)
 class DocumentSettings(ExampleSettings):
     """Text with one sentence per line and a blank line between documents."""
 
-    masked: Share = setting(0.15, "share of the tokens that are to be guessed")
+    masked: Share = setting(0.15, "share of the tokens that the model must predict")
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class QuestionSettings(ExampleSettings):
     """SQuAD v1.1 JSON."""
 
     max_length: Length = setting(256, "tokens of question and passage together; a longer passage is read in windows")
-    stride: CountOrNone = setting(96, "tokens by which windows of a long passage overlap")
+    stride: CountOrNone = setting(96, "overlap of the windows of a long passage, in tokens")
     max_answer: Count = setting(30, "longest answer, in tokens")
 
 
@@ -111,12 +113,12 @@ class ImageSettings:
     train: str = setting("", "a folder with a sub-folder of images for each class")
     valid: str = setting("", "of validation; without it some images are held out")
     test: str = setting("", "scored once, at the end")
-    generate: str = setting("", "images that come with a package instead: `digits`")
+    generate: str = setting("", "a built-in set of images instead of files: `digits`")
     hold_out: Count = setting(1000, "images held out for validation when no validation folder is given (at most a tenth)")
-    size: Annotated[int, Interval(ge=1, le=4096)] = setting(32, "height and width that images are brought to")
+    size: Annotated[int, Interval(ge=1, le=4096)] = setting(32, "height and width that images are resized to")
     channels: Literal[1, 3] = setting(3, "3 is colour, 1 is grey")
-    flip: bool = setting(False, "mirror half of the images while training")
-    crop: Annotated[int, Interval(ge=0, le=4096)] = setting(0, "shift images by up to this many pixels while training")
+    flip: bool = setting(False, "mirror half of the images during training")
+    crop: Annotated[int, Interval(ge=0, le=4096)] = setting(0, "shift images by up to this many pixels during training")
     mixup: Annotated[float, Interval(ge=0, le=1000)] = setting(
         0.0, "blend pairs of images: the α of the Beta distribution; 0 never does"
     )

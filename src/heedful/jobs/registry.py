@@ -1,4 +1,4 @@
-"""The jobs and the verbs, each described here and nowhere else. Classes are named, not imported: PyTorch waits until needed."""
+"""The jobs and the verbs, each described here and nowhere else. Classes are named, not imported, so that PyTorch loads late."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ class Job:
     """What a model is trained for."""
 
     name: str  # `task` in recipes and config.json
-    what: str  # what people call such a model
-    verbs: tuple[str, ...]  # the first is what such a model is for
-    example: str  # of using it, after `heedful`; DIRECTORY stands for the model
+    what: str  # what a model of this job is called
+    verbs: tuple[str, ...]  # the first is the main one
+    example: str  # arguments of `heedful` that use the model; DIRECTORY stands for it
     pipeline: str  # module:class that uses a model
     task: str = ""  # module:class that trains one; none for models that are only imported
     data: type[DataSettings] = data.ExampleSettings  # the data section of its recipes
-    generate: tuple[str, ...] = ()  # corpora made on the spot; the first is the default
-    kinds: tuple[str, ...] = ()  # of model; the first is the default
-    preset: str = ""  # of that default
+    generate: tuple[str, ...] = ()  # built-in corpora; the first is the default
+    kinds: tuple[str, ...] = ()  # kinds of model; the first is the default
+    preset: str = ""  # the default preset of that kind
     fixed: tuple[str, ...] = ()  # settings of the model that the job and its data decide
     head: str = "none"  # of a BERT
-    metrics: tuple[str, ...] = ()  # what may choose the best checkpoint; the first is the default
-    shortest: int = 1  # least `data.max_length`
+    metrics: tuple[str, ...] = ()  # metrics that may choose the best checkpoint; the first is the default
+    shortest: int = 1  # smallest `data.max_length`
+    fits: bool = False  # whether its recipes may leave settings open to be fitted to the data (`fit = true`)
 
     @property
     def pipeline_class(self) -> type[AnyPipeline]:
@@ -61,12 +62,17 @@ class Job:
         found: type[AnyTask] = _named(self.task)
         return found
 
+    @property
+    def paired(self) -> bool:
+        """Whether its examples are pairs of a source and a target text."""
+        return self.data is data.PairSettings
+
     def check_data(self, data: DataSettings) -> None:
-        """Raise an error if the settings of a data section contradict each other, or ask for what this job does not have."""
+        """Raise an error if data settings contradict each other, or are not possible for this job."""
         if data.generate not in ("", *self.generate):
             raise UsageError(f"data.generate must be one of {', '.join(self.generate)}, not '{data.generate}'")
         if data.generate and any(getattr(data, name, "") for name in FILES):
-            raise UsageError(f"data.generate={data.generate} makes its own data; leave it out to use files")
+            raise UsageError(f"data.generate={data.generate} generates its own data; leave it out to use files")
         for name in ("reverse", "both", "monolingual_target", "monolingual_source"):
             if data.generate and getattr(data, name, ""):
                 raise UsageError(f"data.{name} needs files of pairs, not data.generate={data.generate}")
@@ -99,130 +105,131 @@ JOBS: dict[str, Job] = {
     for job in (
         Job(
             "translation",
-            "a translation model",
-            ("translate",),
-            'translate DIRECTORY "some text"',
-            "pipelines.translator:Translator",
-            "tasks.translation:TranslationTask",
-            data.PairSettings,
-            ("dates",),
-            PAIRED,
-            "base",
-            VOCABULARIES,
+            what="a translation model",
+            verbs=("translate",),
+            example='translate DIRECTORY "some text"',
+            pipeline="pipelines.translator:Translator",
+            task="tasks.translation:TranslationTask",
+            data=data.PairSettings,
+            generate=("dates",),
+            kinds=PAIRED,
+            preset="base",
+            fixed=VOCABULARIES,
             metrics=("bleu", "chrf", "exact", "loss"),
+            fits=True,
         ),
         Job(
             "summarization",
-            "a summarization model",
-            ("summarize",),
-            "summarize DIRECTORY --input documents.txt",
-            "pipelines.summarizer:Summarizer",
-            "tasks.summarization:SummarizationTask",
-            data.SummarySettings,
-            ("topics",),
-            PAIRED,
-            "tiny",
-            VOCABULARIES,
+            what="a summarization model",
+            verbs=("summarize",),
+            example="summarize DIRECTORY --input documents.txt",
+            pipeline="pipelines.summarizer:Summarizer",
+            task="tasks.summarization:SummarizationTask",
+            data=data.SummarySettings,
+            generate=("topics",),
+            kinds=PAIRED,
+            preset="tiny",
+            fixed=VOCABULARIES,
             metrics=("rougeL", "rouge1", "rouge2", "loss"),
         ),
         Job(
             "language-model",
-            "a language model",
-            ("generate",),
-            'generate DIRECTORY "Once upon a time"',
-            "pipelines.writer:Writer",
-            "tasks.language_model:LanguageModelTask",
-            data.TextSettings,
-            ("topics",),
-            ("gpt",),
-            "gpt-mini",
-            ("vocab",),
+            what="a language model",
+            verbs=("generate",),
+            example='generate DIRECTORY "Once upon a time"',
+            pipeline="pipelines.writer:Writer",
+            task="tasks.language_model:LanguageModelTask",
+            data=data.TextSettings,
+            generate=("topics",),
+            kinds=("gpt",),
+            preset="gpt-mini",
+            fixed=("vocab",),
             metrics=("loss",),
         ),
         Job(
             "bert-pretraining",
-            "a masked language model",
-            ("fill", "embed"),
-            'fill DIRECTORY "a word is [MASK] here"',
-            "pipelines.masked:MaskedModel",
-            "tasks.pretraining:PretrainingTask",
-            data.DocumentSettings,
-            ("topics",),
-            ("bert",),
-            "bert-tiny",
-            BERT,
-            "pretraining",
-            ("loss", "masked_accuracy"),
-            BERT_SHORTEST,
+            what="a masked language model",
+            verbs=("fill", "embed"),
+            example='fill DIRECTORY "a word is [MASK] here"',
+            pipeline="pipelines.masked:MaskedModel",
+            task="tasks.pretraining:PretrainingTask",
+            data=data.DocumentSettings,
+            generate=("topics",),
+            kinds=("bert",),
+            preset="bert-tiny",
+            fixed=BERT,
+            head="pretraining",
+            metrics=("loss", "masked_accuracy"),
+            shortest=BERT_SHORTEST,
         ),
         Job(
             "classification",
-            "a text classifier",
-            ("classify", "embed"),
-            'classify DIRECTORY "some text"',
-            "pipelines.classifier:Classifier",
-            "tasks.classification:ClassificationTask",
-            data.ClassificationSettings,
-            ("languages", "long-recall", "listops"),
-            ("bert",),
-            "bert-tiny",
-            BERT,
-            "sequence",
-            ("accuracy", "macro_f1", "loss"),
-            BERT_SHORTEST,
+            what="a text classifier",
+            verbs=("classify", "embed"),
+            example='classify DIRECTORY "some text"',
+            pipeline="pipelines.classifier:Classifier",
+            task="tasks.classification:ClassificationTask",
+            data=data.ClassificationSettings,
+            generate=("languages", "long-recall", "listops"),
+            kinds=("bert",),
+            preset="bert-tiny",
+            fixed=BERT,
+            head="sequence",
+            metrics=("accuracy", "macro_f1", "loss"),
+            shortest=BERT_SHORTEST,
         ),
         Job(
             "tagging",
-            "a tagger",
-            ("tag", "embed"),
-            'tag DIRECTORY "some text"',
-            "pipelines.tagger:Tagger",
-            "tasks.tagging:TaggingTask",
-            data.TagSettings,
-            ("dates",),
-            ("bert",),
-            "bert-tiny",
-            BERT,
-            "token",
-            ("f1", "accuracy", "loss"),
-            BERT_SHORTEST,
+            what="a tagger",
+            verbs=("tag", "embed"),
+            example='tag DIRECTORY "some text"',
+            pipeline="pipelines.tagger:Tagger",
+            task="tasks.tagging:TaggingTask",
+            data=data.TagSettings,
+            generate=("dates",),
+            kinds=("bert",),
+            preset="bert-tiny",
+            fixed=BERT,
+            head="token",
+            metrics=("f1", "accuracy", "loss"),
+            shortest=BERT_SHORTEST,
         ),
         Job(
             "question-answering",
-            "a question-answering model",
-            ("answer", "embed"),
-            'answer DIRECTORY "a question?" --passage passage.txt',
-            "pipelines.answerer:Answerer",
-            "tasks.answering:AnsweringTask",
-            data.QuestionSettings,
-            ("facts",),
-            ("bert",),
-            "bert-tiny",
-            BERT,
-            "token",
-            ("f1", "exact"),
-            BERT_SHORTEST,
+            what="a question-answering model",
+            verbs=("answer", "embed"),
+            example='answer DIRECTORY "a question?" --passage passage.txt',
+            pipeline="pipelines.answerer:Answerer",
+            task="tasks.answering:AnsweringTask",
+            data=data.QuestionSettings,
+            generate=("facts",),
+            kinds=("bert",),
+            preset="bert-tiny",
+            fixed=BERT,
+            head="token",
+            metrics=("f1", "exact"),
+            shortest=BERT_SHORTEST,
         ),
         Job(
             "image-classification",
-            "an image classifier",
-            ("classify",),
-            "classify DIRECTORY image.png",
-            "pipelines.image_classifier:ImageClassifier",
-            "tasks.image_classification:ImageTask",
-            data.ImageSettings,
-            ("digits",),
-            ("vit",),
-            "vit-digits",
-            ("classes", "image_size", "channels"),
+            what="an image classifier",
+            verbs=("classify",),
+            example="classify DIRECTORY image.png",
+            pipeline="pipelines.image_classifier:ImageClassifier",
+            task="tasks.image_classification:ImageTask",
+            data=data.ImageSettings,
+            generate=("digits",),
+            kinds=("vit",),
+            preset="vit-digits",
+            fixed=("classes", "image_size", "channels"),
             metrics=("accuracy", "top5", "loss"),
         ),
         Job(
             "embedding",
-            "a sentence encoder",
-            ("embed",),
-            'embed DIRECTORY "a dog runs" "ein Hund rennt"',
-            "pipelines.embedder:Embedder",
+            what="a sentence encoder",
+            verbs=("embed",),
+            example='embed DIRECTORY "a dog runs" "ein Hund rennt"',
+            pipeline="pipelines.embedder:Embedder",
         ),
     )
 }
@@ -250,5 +257,5 @@ VERBS: dict[str, Verb] = {
 
 
 def jobs_of(verb: str) -> list[Job]:
-    """The jobs whose models a verb can use, those it was made for first."""
+    """The jobs whose models a verb can use, starting with those whose main verb it is."""
     return sorted((job for job in JOBS.values() if verb in job.verbs), key=lambda job: job.verbs[0] != verb)

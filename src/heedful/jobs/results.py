@@ -1,4 +1,4 @@
-"""What every verb answers: typed results with one way to JSON and one way to text."""
+"""The results of every verb: typed objects with one conversion to JSON and one to text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heedful.settings import JsonObject
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to one input, which is its first field."""
+    """The result for one input; the input itself is its first field."""
 
     def as_json(self) -> JsonObject:
         """The object that `--json` writes and the service answers."""
@@ -20,12 +20,12 @@ class Result:
         return found
 
     def as_text(self) -> str:
-        """What a person reads, without the last line end."""
+        """The result as text, without a final line break."""
         raise NotImplementedError
 
 
 def _plain(value: object) -> Any:
-    """A result as JSON holds it."""
+    """A value as JSON allows it."""
     if isinstance(value, Result):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -48,7 +48,7 @@ class ScoredText(NamedTuple):
 
 @dataclass(frozen=True)
 class Translation(Result):
-    """Translations of a text, best first; none of an empty text."""
+    """Translations of a text, best first; an empty text has none."""
 
     source: str
     translations: Sequence[ScoredText]
@@ -80,7 +80,7 @@ class Continuation(Result):
 
 
 class Guess(NamedTuple):
-    """A token that may stand for [MASK]."""
+    """A token that could replace [MASK]."""
 
     token: str
     probability: float

@@ -52,16 +52,16 @@ class BertConfig(AttentionFields):
     pooling: Pooling = setting("cls", "how a sequence becomes one vector: `cls`, `mean` or `attention`")
     positions: PositionKind = setting("learned", "how the model knows the order of tokens")
     max_distance: Width = setting(32, "of relative positions")
-    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    init: Init = setting("normal-0.02", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
     pooler_activation: PoolerActivation = setting(
-        "tanh", "after the linear map of [CLS]: `tanh`, or that of the feed-forward network (`feed-forward`)"
+        "tanh", "activation after the linear map of [CLS]: `tanh`, or that of the feed-forward network (`feed-forward`)"
     )
     global_question: bool = setting(
-        False, "`longformer`: of two texts, the tokens of the first are global, too, as for question answering"
+        False, "`longformer`: the tokens of the first of two texts are global too, as in question answering"
     )
     global_projections: bool = setting(False, "`longformer`: global tokens have projections of their own, as published")
     published_bigbird: bool = setting(
-        False, "`bigbird` as its published weights need it: the last block is global, the first counts in place of random ones"
+        False, "`bigbird` as published weights need it: the last block is global too, and the first replaces the random ones"
     )
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class BertConfig(AttentionFields):
             raise UsageError(f"head={self.head} leaves no choice of pooling; pooling={self.pooling} needs head=sequence or none")
 
     def check_length(self, length: int, name: str = "max_length") -> None:
-        """Raise an error if inputs of so many tokens, the value of the setting `name`, are too long for the model."""
+        """Raise an error if inputs of this many tokens, the value of the setting `name`, are too long for the model."""
         if length > self.max_positions:
             raise UsageError(f"{name} {length} is more than the model's {self.max_positions} positions (max_positions)")
 
@@ -141,14 +141,14 @@ class Bert(Model):
         initialise(self, c.init)
 
     def embed(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Tokens and the segment of each, (B, L) each → embeddings (B, L, D); an error where positions do not reach."""
+        """Tokens and the segment of each, (B, L) each → embeddings (B, L, D); an error if positions run out."""
         if tokens.size(1) > self.config.max_positions:
             raise UsageError(f"{tokens.size(1)} tokens are more than the model's max_positions of {self.config.max_positions}")
         embedded: Tensor = self.embedding(tokens, segments=segments if self.config.segments > 1 else None)
         return embedded
 
     def global_tokens(self, segments: Tensor | None, mask: Tensor | None) -> Tensor | None:
-        """The mask (B, L) of tokens that are global beside the first ones: with `global_question`, those of the first of two
+        """The mask (B, L) of tokens that are global besides the first ones: with `global_question`, those of the first of two
         texts, without the separator after it."""
         if not self.config.global_question or segments is None:
             return None
@@ -165,7 +165,7 @@ class Bert(Model):
     ) -> Tensor:
         """Tokens, the segment of each and the mask of real ones, (B, L) each → states (B, L, D).
 
-        `global_mask` (B, L) chooses tokens that are global beside the first ones, for the kinds of attention that have such.
+        `global_mask` (B, L) chooses tokens that are global besides the first ones, for the kinds of attention that have such.
         """
         chosen = self.global_tokens(segments, mask) if global_mask is None else global_mask
         states: Tensor = self.encoder(self.embed(tokens, segments), mask, global_mask=chosen)

@@ -1,4 +1,4 @@
-"""What every encoder–decoder shares, Transformer or recurrent: embeddings that may be one matrix, and the output (Section 3.4).
+"""What all encoder–decoders share, Transformer or recurrent: vocabularies, states, and the projection to logits (Section 3.4).
 
 Shapes: B batch, L source length, T target length, D d_model.
 """
@@ -6,18 +6,15 @@ Shapes: B batch, L source length, T target length, D d_model.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, Protocol
+from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
 from heedful.models.model import Model
+from heedful.nn.embeddings import EmbeddingStart, Tie
 from heedful.nn.fast.linear import linear_map
 from heedful.nn.trace import Trace
-
-Tie = Literal["all", "target", "none"]
-EmbeddingStart = Literal["xavier", "normal"]
 
 
 class EncoderDecoderConfig(Protocol):
@@ -46,28 +43,6 @@ def check_tie(config: EncoderDecoderConfig) -> None:
             f"tie=all needs one joint vocabulary, but the source has {config.source_vocab} tokens and the target "
             f"{config.target_vocab}; use tie=target"
         )
-
-
-def embedding_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Parameter:
-    """A fresh embedding matrix: Xavier uniform, or normal with standard deviation 1/√D.
-
-    The normal one, once multiplied by √D, has the scale of the sinusoidal positions that are added to it.
-    """
-    weight = nn.Parameter(torch.empty(vocabulary, d_model))
-    if start == "normal":
-        nn.init.normal_(weight, std=d_model**-0.5)
-    else:
-        nn.init.xavier_uniform_(weight)
-    return weight
-
-
-def embedding_matrices(config: EncoderDecoderConfig) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
-    """The matrices of source embedding, target embedding and output, shared as `tie` says."""
-    width, start = config.d_model, config.embedding_start
-    output = embedding_matrix(config.target_vocab, width, start)
-    target = output if config.tie in ("all", "target") else embedding_matrix(config.target_vocab, width, start)
-    source = output if config.tie == "all" else embedding_matrix(config.source_vocab, width, start)
-    return source, target, output
 
 
 class PairBatch(Protocol):

@@ -46,7 +46,7 @@ class GPTConfig(AttentionFields):
     positions: PositionKind = setting("learned", "how the model knows the order of tokens")
     max_distance: Width = setting(32, "of relative positions")
     tie: bool = setting(True, "one matrix for the embedding and the output")
-    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    init: Init = setting("normal-0.02", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -133,7 +133,7 @@ class GPT(Model):
                 nn.init.normal_(parameter, std=STD / math.sqrt(2 * self.config.layers))
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Tokens (B, L) → embeddings (B, L, D); an error where learned positions do not reach."""
+        """Tokens (B, L) → embeddings (B, L, D); an error if there are more tokens than learned positions."""
         if self.config.positions == "learned" and tokens.size(1) > self.config.context:
             raise UsageError(f"{tokens.size(1)} tokens are longer than the model's context of {self.config.context}")
         embedded: Tensor = self.embedding(tokens)

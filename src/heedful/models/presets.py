@@ -1,4 +1,4 @@
-"""Presets, models of named sizes: every row of the paper's Table 3, `tiny`, and sizes of the other kinds of model.
+"""Presets: models of named sizes. Every row of the paper's Table 3, `tiny`, and sizes of the other kinds of model.
 
 A preset has every setting of a shape, so that naming one replaces the shape of a recipe. Model settings and training
 settings are separate, because a row such as "label smoothing 0.2" is about training only.
@@ -37,7 +37,7 @@ def _row(about: str, parameters: float | None = None, training: Values | None = 
 
 
 def _tiny(about: str, training: Values | None = None, **model: Json) -> Preset:
-    """A row of Table 3 at the scale of tiny: what the row changes in base, changed in tiny. All else is up to the recipe."""
+    """A row of Table 3 at the scale of tiny: the same change, made to tiny instead of base. The recipe decides the rest."""
     return Preset(f"Table 3 {about}, at the scale of tiny", {**TINY, **model}, training or {})
 
 
@@ -47,13 +47,13 @@ def _gpt(about: str, parameters: float | None, layers: int, d_model: int, heads:
 
 
 def _bert(about: str, parameters: float, layers: int, d_model: int) -> Preset:
-    """Parameters with 30,522 tokens and the pooler, without a head."""
+    """A BERT; `parameters` are with 30,522 tokens and the pooler, without a head."""
     shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": d_model // 64, "max_positions": 512}
     return Preset(about, shape, {}, parameters, "bert")
 
 
 def _vit(about: str, parameters: float, layers: int, d_model: int) -> Preset:
-    """Parameters with 1000 classes."""
+    """A ViT; `parameters` are with 1,000 classes."""
     shape = {"layers": layers, "d_model": d_model, "d_ff": 4 * d_model, "heads": d_model // 64}
     return Preset(about, {**shape, "image_size": 224, "channels": 3, "patch": 16}, {}, parameters, "vit")
 

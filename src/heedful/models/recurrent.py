@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UsageError
-from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.models.encoder_decoder import EncoderDecoder, check_tie
 from heedful.nn.attention.base import AttentionWeights
-from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.embeddings import EmbeddingStart, Tie, TokenEmbedding, tied_matrices
 from heedful.nn.initialisation import Init, initialise
 from heedful.nn.recurrent import Cell, RecurrentDecoder, RecurrentEncoder, RecurrentState, Score
 from heedful.nn.trace import Part, Trace
@@ -30,13 +30,15 @@ class RecurrentConfig:
     attention: Score = setting(
         "additive", "how a decoder state scores an encoder state; with `none` only the encoder's final state is passed on"
     )
-    layers: Layers = setting(1, "of the encoder, and of the decoder")
+    layers: Layers = setting(1, "layers of the encoder, and of the decoder")
     d_model: Width = setting(256, "width of embeddings and states")
     bidirectional: bool = setting(True, "the encoder: half of d_model runs left to right, half right to left")
     dropout: Share = setting(0.1, "after embeddings and states")
     tie: Tie = setting("none", "which embeddings share a matrix with the output: `all`, `target` or `none`")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
-    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    embedding_start: EmbeddingStart = setting(
+        "xavier", "initialisation of embeddings: `xavier` (as `init` says), or `normal`, which is larger"
+    )
+    init: Init = setting("xavier-uniform", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -51,7 +53,7 @@ class Recurrent(EncoderDecoder):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = c = config
-        source, target, output = embedding_matrices(c)
+        source, target, output = tied_matrices(c.source_vocab, c.target_vocab, c.d_model, c.tie, c.embedding_start)
         # No positions: the cells process the tokens in order.
         self.source_embedding = TokenEmbedding(source, None, c.dropout)
         self.target_embedding = TokenEmbedding(target, None, c.dropout)

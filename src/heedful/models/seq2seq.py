@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from heedful.errors import UsageError
 from heedful.models.attention_settings import AttentionFields, causal_kinds
 from heedful.models.checks import check_heads, check_reach, check_rotary
-from heedful.models.encoder_decoder import EmbeddingStart, EncoderDecoder, Tie, check_tie, embedding_matrices
+from heedful.models.encoder_decoder import EncoderDecoder, check_tie
 from heedful.nn.attention.kinds import AttentionKind, AttentionSettings
 from heedful.nn.cache import KeyValueCache, SourceKeys, join_rows
 from heedful.nn.decoder import Decoder, DecoderLayer, LayerMix
-from heedful.nn.embeddings import TokenEmbedding
+from heedful.nn.embeddings import EmbeddingStart, Tie, TokenEmbedding, tied_matrices
 from heedful.nn.encoder import Encoder, EncoderLayer
 from heedful.nn.fast.decoder import FastDecoder
 from heedful.nn.feedforward import Activation, FeedForward
@@ -50,15 +50,17 @@ class Seq2SeqConfig(AttentionFields):
     activation: Activation = setting("relu", "of the feed-forward network")
     norm: Norm = setting("post", "LayerNorm after each sub-layer (`post`, the paper) or before it (`pre`)")
     positions: PositionKind = setting("sinusoidal", "how the model knows the order of tokens")
-    max_positions: Positions = setting(1024, "of learned positions, and of a source with `linformer`")
+    max_positions: Positions = setting(1024, "number of learned positions, and longest source with `linformer`")
     max_distance: Width = setting(32, "of relative positions")
     tie: Tie = setting("all", "which embeddings share a matrix with the output: `all`, `target` or `none`")
-    scale_embedding: bool = setting(True, "token embeddings × √d_model")
-    embedding_start: EmbeddingStart = setting("xavier", "of fresh embeddings: `xavier` (as `init` says), or `normal`, larger")
-    init: Init = setting("xavier-uniform", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    scale_embedding: bool = setting(True, "multiply token embeddings by √d_model")
+    embedding_start: EmbeddingStart = setting(
+        "xavier", "initialisation of embeddings: `xavier` (as `init` says), or `normal`, which is larger"
+    )
+    init: Init = setting("xavier-uniform", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
     reads: Reads = setting("last", "which encoder layers the decoder reads: `last`, `layerwise` or `mix`")
     decoder_attention_kind: AttentionKind | None = setting(
-        None, "of the decoder's self-attention; none: attention_kind. Cross-attention is always full"
+        None, "kind of the decoder's self-attention; none: attention_kind. Cross-attention is always full"
     )
 
     def __post_init__(self) -> None:
@@ -151,7 +153,7 @@ class Seq2Seq(EncoderDecoder):
             settings = c.attention(c.decoder_attention_kind)
             return DecoderLayer(self_attention(settings, number), attention(), feed_forward(), residual)
 
-        source, target, output = embedding_matrices(c)
+        source, target, output = tied_matrices(c.source_vocab, c.target_vocab, c.d_model, c.tie, c.embedding_start)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
         self.encoder = Encoder([encoder_layer(number) for number in range(c.layers)], final_norm())
         self.decoder = Decoder([decoder_layer(number) for number in range(c.depth)], final_norm())

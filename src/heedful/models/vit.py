@@ -45,7 +45,7 @@ class ViTConfig(AttentionFields):
     activation: Activation = setting("gelu", "of the feed-forward network")
     epsilon: Epsilon = setting(1e-12, "of every LayerNorm")
     pooling: Pooling = setting("cls", "how an image becomes one vector: `cls`, `mean` or `attention`")
-    init: Init = setting("normal-0.02", "of fresh matrices: by the variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
+    init: Init = setting("normal-0.02", "initialisation of matrices, with variance 2/(n_in + n_out), 1/n_in, 2/n_in or 0.02²")
 
     def __post_init__(self) -> None:
         check_fields(self)

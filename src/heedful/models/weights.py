@@ -1,4 +1,4 @@
-"""The weights of a model by name, as they are saved and loaded."""
+"""The weights of a model by name: listed, loaded, and extended by new tokens. Their files: `pipelines.model_directory`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def named_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Name → shape of every weight of the model that these settings describe, without the memory for it."""
+    """Name → shape of every weight of the model with this config, without allocating it."""
     with torch.device("meta"), SkipNormal():
         return {name: tuple(weight.shape) for name, weight in named_weights(build_model(config)).items()}
 
 
 class SkipNormal(TorchFunctionMode):
-    """Inside, no normally distributed numbers are drawn: on `meta`, that would import the compiler of PyTorch, in a second."""
+    """Inside the block, `normal_` does nothing: on the `meta` device it would import PyTorch's compiler, which takes a second."""
 
     def __torch_function__(
         self, func: Callable[..., object], types: Sequence[type], args: Sequence[object] = (), kwargs: Values | None = None
@@ -78,8 +78,8 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: str, n
 
 
 def with_new_rows(weight: Tensor, rows: int, first: int, parts: Sequence[Sequence[int]]) -> Tensor:
-    """A matrix or vector with one row per token, for more tokens: a new one, from id `first` on, is the mean of its parts'
-    rows, or of all rows if it has none. So its logit is never the highest before training."""
+    """A matrix or vector with one row per token, enlarged to `rows` tokens. A new row, from id `first` on, is the mean of the
+    rows of its `parts`, or of all rows if it has none, so that its logit is never the highest before training."""
     larger = weight.new_zeros(rows, *weight.shape[1:])
     larger[: len(weight)] = weight
     for number, tokens in enumerate(parts):

@@ -68,7 +68,7 @@ class KeyValueCache:
         return found
 
     def _make_room(self, filled: int, new: int, keeps: int | None) -> int:
-        """Larger buffers, or the last `keeps` columns moved to the front of fresh ones; returns how many are filled."""
+        """Allocate larger buffers, or move the last `keeps` columns to the front of new ones; returns how many are filled."""
         left = filled if keeps is None else min(filled, keeps)
         capacity = 2 * (left + new) if keeps is None else 2 * keeps + new
         self.buffers = tuple(moved(buffer, filled - left, left, capacity) for buffer in self.buffers)
@@ -84,7 +84,7 @@ class KeyValueCache:
         return self.length if self.padding is None else self.length - self.padding
 
     def padding_of(self, columns: int) -> Tensor | None:
-        """(B,) which of the last `columns` columns has the first token of each row, negative if it is before them."""
+        """(B,) the column of each row's first token, counted within the last `columns` columns; negative if it is before them."""
         return None if self.padding is None else self.padding - (self.length - columns)
 
     def key_mask(self, columns: int | None = None) -> Tensor | None:
@@ -109,7 +109,7 @@ class KeyValueCache:
         self.buffers = tuple(buffer.index_select(0, rows) for buffer in self.buffers)
 
     def join(self, other: KeyValueCache, rows: int, other_rows: int) -> None:
-        """Add the rows of another cache after these. The numbers of rows tell how many a cache without positions has."""
+        """Add the rows of another cache after these. Both row counts are passed because an empty cache has none."""
         length = max(self.length, other.length)
         counts = [torch.full((n,), length - cache.length) for n, cache in ((rows, self), (other_rows, other))]
         parts = [

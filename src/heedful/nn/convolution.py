@@ -12,7 +12,7 @@ from torch import Tensor, nn
 class Convolution(nn.Module):
     """Each position becomes a linear map of `kernel` positions: those around it, or with `causal` itself and those before.
 
-    Costs O(k · L · D²). With `dilation` n these positions are n apart. Every matrix Xavier uniform, the bias zero.
+    Costs O(k · L · D²). With `dilation` n these positions are n apart. Initialised with Xavier uniform; the bias is zero.
     """
 
     def __init__(self, d_model: int, kernel: int, dilation: int = 1, causal: bool = False) -> None:

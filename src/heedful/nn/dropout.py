@@ -10,7 +10,7 @@ from heedful.nn.fast import dropout as fast
 class Dropout(nn.Module):
     """Zero each value with probability p and scale the others by 1/(1 − p), during training.
 
-    This class chooses between PyTorch's dropout and, on a CPU, the faster one of `nn/fast/dropout.py`.
+    Uses PyTorch's dropout or, on a CPU, the faster `nn/fast/dropout.py`.
     """
 
     def __init__(self, p: float) -> None:

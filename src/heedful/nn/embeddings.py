@@ -1,13 +1,21 @@
-"""Token embeddings (Section 3.4) with their positions; for BERT, also segments and a LayerNorm."""
+"""Token embeddings (Section 3.4) with their positions, and the matrices that embeddings and output may share.
+
+For BERT, also segments and a LayerNorm.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
+
+Tie = Literal["all", "target", "none"]  # which embeddings share a matrix with the output
+EmbeddingStart = Literal["xavier", "normal"]
 
 
 class TokenEmbedding(nn.Module):
@@ -47,3 +55,26 @@ class TokenEmbedding(nn.Module):
             x = x + (self.segments[0] if segments is None else nn.functional.embedding(segments, self.segments))
         embedded: Tensor = self.dropout(self.norm(x))
         return embedded
+
+
+def embedding_matrix(vocabulary: int, d_model: int, start: EmbeddingStart) -> nn.Parameter:
+    """A new embedding matrix: Xavier uniform, or normal with standard deviation 1/√D.
+
+    The normal one, once multiplied by √D, has the scale of the sinusoidal positions that are added to it.
+    """
+    weight = nn.Parameter(torch.empty(vocabulary, d_model))
+    if start == "normal":
+        nn.init.normal_(weight, std=d_model**-0.5)
+    else:
+        nn.init.xavier_uniform_(weight)
+    return weight
+
+
+def tied_matrices(
+    source_vocab: int, target_vocab: int, d_model: int, tie: Tie, start: EmbeddingStart
+) -> tuple[nn.Parameter, nn.Parameter, nn.Parameter]:
+    """The matrices of source embedding, target embedding and output, shared as `tie` says (the paper shares all three)."""
+    output = embedding_matrix(target_vocab, d_model, start)
+    target = output if tie in ("all", "target") else embedding_matrix(target_vocab, d_model, start)
+    source = output if tie == "all" else embedding_matrix(source_vocab, d_model, start)
+    return source, target, output

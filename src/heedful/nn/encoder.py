@@ -84,7 +84,7 @@ class Encoder(nn.Module):
 
     @property
     def longest(self) -> int | None:
-        """The longest sequence that its attention has parameters for; None: any."""
+        """The longest sequence that the attention has parameters for; None if there is no limit."""
         limits = [layer.self_attention.attend.longest for layer in self.layers if isinstance(layer, EncoderLayer)]
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -111,7 +111,7 @@ def build_encoder(
     positions: Callable[[], AttentionPositions | None] = lambda: None,
     attention: AttentionSettings | None = None,
 ) -> Encoder:
-    """A fresh stack of encoder layers; `positions` makes the positions of each self-attention, `attention` says its kind."""
+    """A new stack of encoder layers; `positions` creates the positions of each self-attention, `attention` is its kind."""
 
     def layer(number: int) -> EncoderLayer:
         kind = replace(attention or AttentionSettings(), layer=number)

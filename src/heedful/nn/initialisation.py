@@ -11,7 +11,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 Init = Literal["xavier-uniform", "xavier-normal", "lecun-uniform", "lecun-normal", "he-uniform", "he-normal", "normal-0.02"]
-STD = 0.02  # of normal-0.02, the initial weights of GPT-2, BERT and ViT
+STD = 0.02  # standard deviation of normal-0.02, the initialisation of GPT-2, BERT and ViT
 
 FILL: dict[Init, Callable[[Tensor], Tensor]] = {
     "xavier-uniform": nn.init.xavier_uniform_,
@@ -27,8 +27,8 @@ FILL: dict[Init, Callable[[Tensor], Tensor]] = {
 def initialise(model: nn.Module, init: Init, keep: Iterable[nn.Parameter] = ()) -> None:
     """Fill every matrix of a model, except those in `keep`; biases of linear maps become zero, and norms stay as they are.
 
-    Matrices that are stacked in one parameter are filled one by one: a module with such parameters has `stacked`, which gives
-    the rows of each matrix by the name of the parameter.
+    Matrices stacked in one parameter are initialised one by one: a module with such parameters has `stacked`, which gives
+    the number of rows of each matrix by the name of the parameter.
     """
     kept = {id(parameter) for parameter in keep}
     stacked: dict[int, Sequence[int]] = {}

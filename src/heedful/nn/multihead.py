@@ -103,8 +103,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor | tuple[Tensor, AttentionWeights]:
         """Attend from x (B, Lq, D) to itself, or to memory (B, Lk, D) → (B, Lq, D), and the weights when asked for.
 
-        `mask` (B, Lk) is True on keys that may be attended to, `global_mask` on tokens that are global beside the first ones
-        if the kind of attention has such. With a cache, self-attention appends x to the positions it holds. A memory that is
+        `mask` (B, Lk) is True on keys that may be attended to, `global_mask` on tokens that are global besides the first ones
+        if the attention kind has such tokens. With a cache, self-attention appends x to the positions it holds. A memory that is
         attended to step by step is projected once, by `source_keys`.
         """
         start, padding, of_globals = 0, None, None

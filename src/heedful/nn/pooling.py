@@ -36,7 +36,7 @@ class AttentionPooling(nn.Module):
         super().__init__()
         self.attention = MultiHeadAttention(d_model, heads)
         self.queries = nn.Parameter(torch.empty(queries, d_model))
-        nn.init.normal_(self.queries, std=0.02)  # small, so that attention starts nearly uniform
+        nn.init.normal_(self.queries, std=0.02)  # small queries, so that attention starts nearly uniform
 
     def forward(
         self, states: Tensor, mask: Tensor | None = None, return_weights: bool = False

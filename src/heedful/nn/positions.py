@@ -36,7 +36,7 @@ class SinusoidalPositions(nn.Module):
         even = torch.arange(0, self.d_model, 2, dtype=torch.float64, device="cpu")
         angle = position * torch.exp(even * (-math.log(10000.0) / self.d_model))  # pos / 10000^(2i/D), (L, D/2)
         table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # (L, D)
-        return table[:, : self.d_model].float()  # an odd D drops the last cosine
+        return table[:, : self.d_model].float()  # if D is odd, drop the last cosine
 
     def forward(self, length: int, start: int | Tensor = 0) -> Tensor:
         """Encodings (length, D) of the positions from `start` on; (B, length, D) when each row has a start of its own (B,)."""
@@ -79,7 +79,7 @@ class RotaryPositions(nn.Module):
         if rotation.dim() == 3:
             rotation = rotation[:, None]  # the same for all heads
         # A pair of features as one complex number is rotated by a product with e^(i · angle).
-        if any(stride % 2 for stride in x.stride()[:-1]):  # a part of a projection of odd width, as with an odd d_v
+        if any(stride % 2 for stride in x.stride()[:-1]):  # a slice of a projection of odd width, as with an odd d_v
             x = x.contiguous()
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, L, K/2)
         return torch.view_as_real(pairs * rotation).flatten(-2).to(x.dtype)
@@ -150,14 +150,14 @@ PositionKind = Literal["sinusoidal", "learned", "linear-bias", "relative", "rota
 
 
 def absolute_positions(kind: PositionKind, d_model: int, max_positions: int) -> SinusoidalPositions | LearnedPositions | None:
-    """Positions to add to the embeddings, or None for a kind that has none there."""
+    """Positions to add to the embeddings, or None if this kind adds none."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)
     return LearnedPositions(d_model, max_positions) if kind == "learned" else None
 
 
 def attention_positions(kind: PositionKind, heads: int, d_k: int, max_distance: int) -> AttentionPositions | None:
-    """Positions inside a self-attention, or None for a kind that has none there."""
+    """Positions inside a self-attention, or None if this kind has none there."""
     if kind == "linear-bias":
         return LinearBias(heads)
     if kind == "relative":

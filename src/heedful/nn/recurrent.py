@@ -220,7 +220,7 @@ class RecurrentDecoder(nn.Module):
         """The next n inputs (B, n, D) → ŝ (B, n, D); `state` advances by n positions.
 
         When asked for, the hidden states x, s and ŝ and the attention weights are returned too. The cells run as one
-        block, so there are no hidden states between their layers.
+        block, so hidden states between their layers are not available.
         """
         outputs = LayerOutputs([x])
         states, state.hidden = run_cells(self.cells, x, state.hidden)

@@ -1,4 +1,4 @@
-"""What a model computes on the way to its output, for looking inside: attention weights, scores and hidden states."""
+"""Intermediate results of a model, for inspection: attention weights, scores and hidden states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Part = Literal["encoder", "decoder", "cross", "pooling"]  # self-attention of th
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """Of a stack of N layers: every hidden state, and the attention weights of every layer."""
+    """Results of a stack of N layers: every hidden state, and the attention weights of every layer."""
 
     hidden: list[Tensor]  # N + 1 of (B, L, D): the embeddings, then the output of each layer before any final LayerNorm
     self_attention: list[AttentionWeights] = field(default_factory=list)  # N
@@ -24,7 +24,7 @@ class LayerOutputs:
 
 @dataclass(frozen=True)
 class Trace:
-    """Of a model: its final states, the attention weights of each part by layer, and the hidden states of each stack."""
+    """Results of a model: its final states, the attention weights of each part by layer, and the hidden states of each stack."""
 
     states: Tensor  # (B, L, D), the same as the model's `states`
     attention: dict[Part, list[AttentionWeights]]

@@ -1,4 +1,4 @@
-"""A tokenizer as the browser's engine reads it, refused in words where the engine has no such part."""
+"""A tokenizer for the browser's engine; an error names any part that the engine does not have."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ MAGIC = b"HEED"
 FORMAT = 1
 ALIGNED = 8  # bytes
 LARGEST_FLOAT16 = 65504.0
-FEWEST_ROWS = 8  # of a matrix that is worth a scale per row
-LONGEST_TEXT = 4096  # tokens, where a model itself has no limit
+FEWEST_ROWS = 8  # fewest rows of a matrix that is stored with one scale per row
+LONGEST_TEXT = 4096  # tokens, if the model itself has no limit
 
 Bits = Literal[16, 8]
 
@@ -89,7 +89,7 @@ def rounded_rows(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDAr
 
 
 def drawn_constants(model: nn.Module) -> dict[str, Tensor]:
-    """What attention kinds draw from a seed, which a browser would draw differently: hashing and random blocks."""
+    """Random constants of attention kinds, which a browser would generate differently: hashing and random blocks."""
     config: Any = getattr(model, "config", None)
     longest = max(getattr(config, "max_positions", 0), getattr(config, "context", 0), LONGEST_TEXT)
     found: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Whether the browser's engine can run a model, said before it is packed."""
+"""Whether the browser's engine can run a model, checked before it is packed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
 
 KINDS = ("seq2seq", "recurrent", "gpt", "bert", "vit")
-KNOWN = {  # settings with a closed set of values, and those of them that the engine computes
+KNOWN = {  # settings with a closed set of values, and the values that the engine supports
     "activation": ("relu", "gelu", "gelu-tanh", "silu"),
     "norm": ("pre", "post"),
     "positions": ("sinusoidal", "learned", "linear-bias", "relative", "rotary", "none"),

@@ -12,9 +12,9 @@ from heedful.errors import HeedfulError
 from heedful.runtime.files import os_error_sentence
 from heedful.settings import JsonObject
 
-PageSample: TypeAlias = dict[str, str]  # "text"; "question" and "passage"; or "image", a data URI, and "label"
-SHOWN = 6  # inputs that are offered
-LONGEST = 400  # characters of a text that is offered, if there are shorter ones
+PageSample: TypeAlias = dict[str, str]  # keys: "text"; "question" and "passage"; or "image", a data URI, and "label"
+SHOWN = 6  # number of inputs offered
+LONGEST = 400  # characters; longer texts are only offered if there are no shorter ones
 PICTURE = 384  # pixels
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 

@@ -1,4 +1,4 @@
-"""What a server needs of the page: what it tells of a model, and the file of its weights."""
+"""The page as a server needs it: the card of a model, and the file of its weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heedful.page.samples import samples_of_run
 from heedful.pipelines.pipeline import AnyPipeline
 from heedful.settings import JsonObject
 
-LEVEL = 6  # of compression: a reader waits for it
+LEVEL = 6  # compression level; low, because a reader is waiting
 
 
 def served_card(pipeline: AnyPipeline, folder: Path) -> JsonObject:

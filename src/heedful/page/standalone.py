@@ -14,9 +14,19 @@ from heedful.page.model_file import compressed, header_of
 STYLE_SHEETS = re.compile(r'(?:<link rel="stylesheet" href="/page/[^"]+">\s*)+')
 STYLE_SHEET = re.compile(r'href="/page/([^"]+)"')
 START = '<script type="module" src="/page/main.js"></script>'
-LAZY = ("views/explorer.js", "engine/index.js")  # modules that the page imports when they are needed
-CARD = ("name", "job", "kind", "verbs", "about", "parameters", "bits", "labels", "samples")  # what is known without the weights
-LARGEST = 380_000_000  # bytes of all models: browsers hold no longer text
+LAZY = ("views/explorer.js", "engine/index.js")  # modules that the page imports on demand
+CARD = (
+    "name",
+    "job",
+    "kind",
+    "verbs",
+    "about",
+    "parameters",
+    "bits",
+    "labels",
+    "samples",
+)  # the part that is known without the weights
+LARGEST = 380_000_000  # bytes of all models; browsers cannot hold a longer string
 
 
 def standalone_page(models: Sequence[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Trained models at work, one file per job: text or images in, typed results out."""
+"""Inference with trained models, one file per job: text or images in, typed results out."""
 
 from heedful.pipelines.load import load_pipeline
 

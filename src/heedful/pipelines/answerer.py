@@ -23,7 +23,7 @@ from heedful.pipelines.encoder import EncoderPipeline
 from heedful.settings import Count, CountOrNone, Json, Positions
 from heedful.text import Tokenizer
 
-LONGEST_PASSAGE = 1_000_000  # characters that are searched for one answer
+LONGEST_PASSAGE = 1_000_000  # maximum number of characters to search for one answer
 
 
 class Answerer(EncoderPipeline[Question, str]):
@@ -66,7 +66,7 @@ class Answerer(EncoderPipeline[Question, str]):
 
     def scored_spans(self, questions: Sequence[tuple[str, str]]) -> Iterator[tuple[QuestionWindow, Tensor]]:
         """Every window of each (question, passage) with the scores (n, n) of its spans from first to last passage token; −∞
-        for what cannot be an answer. Windows without any possible answer are left out."""
+        for spans that cannot be an answer. Windows without a possible answer are left out."""
         windows = list(question_windows(questions, self.tokenizer, self.max_length, self.stride))
         edges = [word_edges(passage) for _, passage in questions]
         for i, logits in self.outputs([w.ids for w in windows], [w.first for w in windows]):

@@ -61,7 +61,7 @@ class Classifier(EncoderPipeline[tuple[str, str], Prediction]):
         return list(read_labelled(path, drops))
 
     def predict(self, examples: Sequence[tuple[str, str]]) -> list[Prediction]:
-        """What the model says of each (text, label); a label that it does not know has no probability."""
+        """The prediction for each (text, label); a label that the model does not know has probability 0."""
         known = {label: index for index, label in enumerate(self.labels)}
         found: list[Prediction] = [("", None)] * len(examples)
         for i, logits in self.outputs(self.encode([text for text, _ in examples])):

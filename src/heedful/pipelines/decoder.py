@@ -19,9 +19,9 @@ from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
 from heedful.runtime.device import keep_freed_memory
 
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
-BATCH_NUMBERS = 2**20  # narrow models decode more of many inputs together: these / d_model tokens
+BATCH_NUMBERS = 2**21  # narrow models decode more of many inputs together: these / d_model tokens
 REFILL = 1.0  # the share of a batch that is free before more of many inputs join: nobody waits for the first answers
-WIDE = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
+THREADED_WIDTH = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
 SHARE = 16  # sentences that are worth a thread of their own
 
 
@@ -29,16 +29,16 @@ class Engine(Protocol):
     """Another program that decodes with the same model."""
 
     def can_decode(self, sentence: Sentence) -> bool:
-        """Whether this sentence can be decoded there as asked for."""
+        """Whether the engine supports this sentence's options."""
 
     def decode(self, sentences: Iterable[Sentence]) -> list[Sentence]:
-        """Decode sentences from beginning to end; returns those that it cannot decode."""
+        """Decode sentences completely; returns those that it could not decode."""
 
 
 class DecoderPipeline(Pipeline[Example, ModelOutput]):
     """A model that writes, and its tokenizers."""
 
-    engine: Engine | None = None  # decodes instead of the model what it can
+    engine: Engine | None = None  # decodes the sentences it supports, instead of the model
 
     @property
     @abstractmethod
@@ -47,22 +47,22 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
 
     @abstractmethod
     def sentences(self, inputs: Sequence[str], options: Options | None = None) -> list[list[Sentence]]:
-        """What is to be decoded for each input: nothing, one sentence, or several drawn ones."""
+        """The sentences to decode for each input: none, one, or several to be sampled."""
 
     @abstractmethod
     def results(self, given: str, sentences: Sequence[Sentence]) -> list[Result]:
-        """The answers to one input, once its sentences are finished."""
+        """The results for one input, once its sentences are finished."""
 
     @abstractmethod
     def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:
         """Sources as tensors, in batches that can be encoded at once."""
 
     def batch(self, fair: bool = False) -> ContinuousBatch[Any]:
-        """An empty batch, which sentences of this pipeline can join; `fair` for several owners."""
+        """An empty batch for sentences of this pipeline; `fair` when they have several owners."""
         return ContinuousBatch(self.model, self.limits, self.encode_batches, BATCH_TOKENS, fair=fair)
 
     def decode(self, sentences: Iterable[Sentence]) -> None:
-        """Decode sentences from beginning to end: many of them in one thread per core, each with a batch of its own."""
+        """Decode sentences completely: many sentences with one thread per core, each thread with its own batch."""
         if self.engine is not None:
             sentences = self.engine.decode(sentences)
         if self.device.type == "cpu":
@@ -72,7 +72,7 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
         stop = threading.Event()
         with self.working():
             if threads < 2:
-                with one_thread_each() if self.model.config.d_model < WIDE else nullcontext():
+                with one_thread_each() if self.model.config.d_model < THREADED_WIDTH else nullcontext():
                     self._decode_part(ordered, stop)
                 return
             with one_thread_each(), ThreadPoolExecutor(threads) as pool:
@@ -83,7 +83,7 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
                     stop.set()
 
     def _decode_part(self, sentences: Sequence[Sentence], stop: threading.Event) -> None:
-        """Decode sentences until they are finished or another part has failed."""
+        """Decode sentences until they are finished or `stop` is set because another thread failed."""
         budget = max(BATCH_TOKENS, BATCH_NUMBERS // self.model.config.d_model)
         batch: ContinuousBatch[Any] = ContinuousBatch(self.model, self.limits, self.encode_batches, budget, REFILL)
         batch.add(sentences)
@@ -98,7 +98,7 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Inside, an operation runs in one thread, for several of them side by side."""
+    """Inside the block, each PyTorch operation uses one thread, because several run side by side."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -46,7 +46,7 @@ class Embedder(EncoderPipeline[str, NoReturn]):
 
     @classmethod
     def of(cls, pipeline: EncoderPipeline[Example, ModelOutput]) -> Self:
-        """The encoder of a model that was trained for another job."""
+        """An embedder from the encoder of a model trained for another job."""
         return cls(pipeline.model, pipeline.tokenizer, pipeline.max_length)
 
     @property

@@ -1,4 +1,4 @@
-"""What every use of a BERT shares: rows of ids framed as [CLS] A [SEP] (B [SEP]), in batches of similar length."""
+"""What all BERT pipelines share: rows of ids framed as [CLS] A [SEP] (B [SEP]), in batches of similar length."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EncoderPipeline(Pipeline[Example, ModelOutput]):
     def framed(
         self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
-        """Batches of rows of ids as the model takes them: their numbers, and tokens, segments and mask (B, L).
+        """Batches of rows of ids, as the model reads them: their indices, and tokens, segments and mask (B, L).
 
         `firsts` gives the length of part A of rows that hold two parts (A, [SEP], B).
         """
@@ -64,7 +64,7 @@ class EncoderPipeline(Pipeline[Example, ModelOutput]):
                 yield batch, tokens, None if segments is None else segments.to(self.device), mask
 
     def outputs(self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None) -> Iterator[tuple[int, Tensor]]:
-        """Every row of ids through the model: its number and its output, (classes,) of a sequence or (L, …) of its tokens."""
+        """Run rows of ids through the model: the index and output of each, (classes,) for a sequence or (L, …) for its tokens."""
         for numbers, tokens, segments, mask in self.framed(rows, firsts):
             found = self.output(tokens, segments, mask)
             for place, i in enumerate(numbers):
@@ -75,7 +75,7 @@ class EncoderPipeline(Pipeline[Example, ModelOutput]):
         """An example as the ids of one row, and the length of its first part when it has two."""
 
     def output(self, tokens: Tensor, segments: Tensor | None, mask: Tensor) -> Tensor:
-        """The model's output for a batch (B, L): of a sequence (B, classes), of its tokens (B, L, …)."""
+        """The model's output for a batch (B, L): (B, classes) for sequences, (B, L, …) for tokens."""
         found: Tensor = self.model(tokens, segments, mask)
         return found
 

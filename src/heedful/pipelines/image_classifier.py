@@ -23,7 +23,7 @@ from heedful.pipelines.pipeline import Pipeline, as_list, options_of
 from heedful.settings import Json, Values
 from heedful.text import Tokenizer
 
-BATCH = 64  # images at one time
+BATCH = 64  # images per batch
 TOP = 5
 THUMBNAIL = 96  # pixels
 
@@ -32,7 +32,7 @@ LabelledImage = tuple[Pixels, str]  # an image (C, H, W) and its class
 
 
 class ImagePrediction(NamedTuple):
-    """What the model says of an image."""
+    """The prediction for an image."""
 
     ranked: list[str]  # the most probable classes
     nll: float  # −log p of the right one
@@ -85,7 +85,7 @@ class ImageClassifier(Pipeline[LabelledImage, ImagePrediction]):
         ]
 
     def image(self, source: str | Path | bytes, index: int) -> Pixels:
-        """An image file, or the contents of one, as the model sees it; `index` tells which of several it is."""
+        """An image file, or the contents of one, as model input; `index` is its number among several inputs."""
         try:
             return read_image(
                 source if isinstance(source, bytes) else Path(source), self.model.config.image_size, self.model.config.channels
@@ -107,7 +107,7 @@ class ImageClassifier(Pipeline[LabelledImage, ImagePrediction]):
         return [(image, self.labels[label]) for image, label in zip(found.images, found.labels, strict=True)]
 
     def tensor_of(self, example: LabelledImage) -> Tensor:
-        """An example as the model sees it, (1, C, H, W)."""
+        """An example as model input, (1, C, H, W)."""
         return to_floats(np.stack([example[0]]))
 
     def predict(self, examples: Sequence[LabelledImage]) -> list[ImagePrediction]:
@@ -126,7 +126,7 @@ class ImageClassifier(Pipeline[LabelledImage, ImagePrediction]):
         return {**classification_scores([best[0] for best in ranked], right), **top_scores(ranked, right), "loss": loss}
 
     def samples(self, examples: Sequence[LabelledImage], outputs: Sequence[ImagePrediction]) -> list[Sample]:
-        """As for every job, and the `image` itself as a data URI."""
+        """As for every job, plus the `image` itself as a data URI."""
         return [
             {"input": f"image {number}", "image": data_uri(image, THUMBNAIL), "output": found.ranked[0], "reference": label}
             for number, ((image, label), found) in enumerate(zip(examples, outputs, strict=True), 1)

@@ -28,7 +28,7 @@ from heedful.text.tokenizer import MASKS
 
 
 class MaskedPrediction(NamedTuple):
-    """How well the model predicts the masked tokens of a pair of texts, and whether one follows the other."""
+    """How well the model predicts the masked tokens of a pair of texts, and whether the second follows the first."""
 
     nll: float  # Σ −log p of the masked tokens
     tokens: int  # masked
@@ -54,7 +54,7 @@ class MaskedModel(EncoderPipeline[SentencePair, MaskedPrediction]):
     def logits(
         self, rows: Sequence[Sequence[int]], firsts: Sequence[int] | None = None
     ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-        """Of each row: its number, its framed tokens (L,), the logits of every token (L, V) and of the next sentence (2,)."""
+        """For each row: its index, its framed tokens (L,), the logits of every token (L, V) and of the next sentence (2,)."""
         for numbers, tokens, segments, mask in self.framed(rows, firsts):
             words, follows = self.model(tokens, segments, mask)
             for place, i in enumerate(numbers):

@@ -17,7 +17,7 @@ FLOAT = 4  # bytes
 
 
 def check_beam(config: Seq2SeqConfig | RecurrentConfig | GPTConfig, beam: int, positions: int) -> None:
-    """Raise an error if the beams of a single input would take too much memory; `positions` are those in a beam's cache."""
+    """Raise an error if the beam of one input would take too much memory; `positions` is the number cached per hypothesis."""
     vocabulary = config.vocab if isinstance(config, GPTConfig) else config.target_vocab
     layers = getattr(config, "decoder_layers", None) or config.layers
     scores = 6 * vocabulary  # logits, log-probabilities, their sums, and what finding the best of them takes

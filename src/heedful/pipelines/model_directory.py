@@ -15,23 +15,25 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.jobs.registry import JOBS
 from heedful.models import MODEL_KINDS
-from heedful.models.weights import weight_shapes
-from heedful.runtime.files import os_error_sentence, read_json
+from heedful.models.weights import named_weights, weight_shapes
+from heedful.runtime.files import os_error_sentence, read_json, write_whole
 from heedful.settings import Json
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:
     from heedful.models.registry import ModelConfig
 
-REVERSE = "reverse"  # the run, inside another, of the other direction
+REVERSE = "reverse"  # the run of the other direction, inside a run directory
+WEIGHTS = "model.safetensors"
 FORMAT = 1  # of a model directory; a newer one is refused, an older one is read
 LARGEST_HEADER = 100_000_000  # bytes, the limit of the safetensors library
-WRONG_SHOWN = 8  # differences between a model and its weights that are listed
+WRONG_SHOWN = 8  # how many differences between a model and its weights an error lists
 
 
 class DirectoryConfig(TypedDict):
@@ -63,7 +65,8 @@ def find_directory(folder: Path) -> Path:
 
 
 def other_direction(folder: Path, only_asked: bool = False) -> Path | None:
-    """The model of the other direction that is inside a run; with `only_asked` only one that is as good as the first."""
+    """The model of the other direction inside a run. With `only_asked`, only one that `--both` asked for,
+    not one that was trained for back-translation."""
     reverse = folder / REVERSE
     if not (reverse / "best" / "config.json").is_file():
         return None
@@ -90,7 +93,7 @@ def towards(folder: Path, language: str) -> Path:
 
 
 def read_config(folder: Path) -> DirectoryConfig:
-    """The `config.json` of a model directory, checked to be one this version reads."""
+    """The `config.json` of a model directory, checked to be readable by this version."""
     path = folder / "config.json"
     config = read_json(path)
     if isinstance(config, dict) and "model_type" in config and "format" not in config:
@@ -139,7 +142,7 @@ def header_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin: str) -> None:
-    """Raise an error, before anything is allocated, if tensors of these shapes do not fit a model of these settings."""
+    """Raise an error, before anything is allocated, if tensors of these shapes do not fit a model with this config."""
     layers = sum(getattr(config, name, None) or 0 for name in ("layers", "decoder_layers"))
     if layers > len(found):  # the list of what is missing would be endless
         raise HeedfulError(f"{origin} does not fit the model: {layers:,} layers, but {len(found):,} tensors in all")
@@ -156,9 +159,15 @@ def check_shapes(config: ModelConfig, found: Mapping[str, Sequence[int]], origin
         raise HeedfulError(f"{origin} does not fit the model: {'; '.join(wrong[:WRONG_SHOWN])}{more}")
 
 
+def write_weights(folder: Path, model: nn.Module) -> None:
+    """Write `model.safetensors`, whole or not at all."""
+    weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(model).items()}
+    write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
+
+
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of a model directory by name."""
-    path = folder / "model.safetensors"
+    path = folder / WEIGHTS
     header_shapes(path)  # rejects impossible sizes before the library allocates memory for them
     try:
         return dict(load_file(path))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
 import torch
-from safetensors.torch import save_file
 
 from heedful.data.drops import Drops
 from heedful.errors import HeedfulError, InputError, UsageError
@@ -20,15 +19,17 @@ from heedful.jobs.options import Options
 from heedful.jobs.registry import JOBS
 from heedful.jobs.results import Result
 from heedful.models import build_model, config_class, kind_of
-from heedful.models.weights import load_weights, named_weights
+from heedful.models.weights import load_weights
 from heedful.pipelines.model_directory import (
     FORMAT,
+    WEIGHTS,
     check_shapes,
     find_directory,
     header_shapes,
     read_config,
     read_tokenizers,
     read_weights,
+    write_weights,
 )
 from heedful.runtime.files import write_text, write_whole
 from heedful.settings import Json, Values, build, check_arguments
@@ -41,8 +42,8 @@ ModelOutput = TypeVar("ModelOutput")
 class Pipeline(ABC, Generic[Example, ModelOutput]):
     """A model, its tokenizers and the settings it is used with. There is one subclass per job.
 
-    An `Example` is an input with the right answer, as `evaluate` and validations take it; a `ModelOutput` is what the model
-    makes of it.
+    An `Example` is an input with its correct answer, as in evaluation and validation; a `ModelOutput` is the model's
+    prediction for it.
     """
 
     task: ClassVar[str]
@@ -56,7 +57,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Inside, the model is used, not trained: no dropout, no gradients. Afterwards its mode is restored."""
+        """Inside the block, the model is in evaluation mode: no dropout, no gradients. Afterwards its mode is restored."""
         was_training = self.model.training
         self.model.eval()
         try:
@@ -74,7 +75,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
 
     @property
     def settings(self) -> dict[str, Json]:
-        """The other arguments of the constructor, as JSON can hold them."""
+        """The other arguments of the constructor, as JSON values."""
         return {}
 
     @classmethod
@@ -84,12 +85,12 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
 
     @abstractmethod
     def run(self, inputs: Sequence[Any], options: Options | None = None) -> Sequence[Result]:
-        """The job done on each input, in order; `options` are those of its verb. An input that cannot be used
-        raises an InputError with its index."""
+        """The results for the inputs, in order; `options` are those of the verb. An input that cannot be used raises an
+        InputError with its index."""
 
     @abstractmethod
     def read_examples(self, path: Path, drops: Drops) -> list[Example]:
-        """Held-out data in the format of the job, as `predict` takes it; what cannot be used is counted in `drops`."""
+        """Read held-out data in the format of the job; examples that cannot be used are counted in `drops`."""
 
     @abstractmethod
     def predict(self, examples: Sequence[Example]) -> list[ModelOutput]:
@@ -126,8 +127,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
         write_text(folder / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         for name, tokenizer in self.tokenizers.items():
             write_whole(folder / f"{name}.json", tokenizer.save)
-        weights = {name: tensor.contiguous().cpu() for name, tensor in named_weights(self.model).items()}
-        write_whole(folder / "model.safetensors", lambda path: save_file(weights, path))
+        write_weights(folder, self.model)
         write_text(folder / "README.md", self.card if card is None else card)
 
     @classmethod
@@ -138,7 +138,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
         if config["task"] != cls.task:
             raise HeedfulError(f"{folder} is {JOBS[config['task']].what}, not {JOBS[cls.task].what}")
         tokenizers = read_tokenizers(folder, config)
-        weights = folder / "model.safetensors"
+        weights = folder / WEIGHTS
         try:
             shape = build(config_class(config["kind"]), config["model"])
             check_shapes(shape, header_shapes(weights), str(weights))
@@ -162,7 +162,7 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
 
 
 def run_each(pipeline: AnyPipeline, group: Sequence[Any], options: Options) -> list[Sequence[Result] | InputError]:
-    """The results of every input (several when so many were asked for), or why it cannot be used; one bad input stops no other.
+    """The results for every input (one or more each), or why it cannot be used; a bad input does not affect the others.
 
     An input may already be an InputError.
     """

@@ -22,7 +22,7 @@ from heedful.text import Tokenizer
 
 
 class Summarizer(Translator):
-    """Writes the summary of a document; what of it the model cannot read is cut off at `max_length` tokens."""
+    """Writes summaries; a document is truncated to `max_length` tokens."""
 
     task: ClassVar[str] = "summarization"
 

@@ -25,11 +25,11 @@ WordSplit = Literal["spaces", "words"]
 
 
 class TagPrediction(NamedTuple):
-    """What the model says of a sentence."""
+    """The prediction for a sentence."""
 
     tags: list[str]
     nll: float  # Σ −log p of the right tags, where the model knows them
-    known: int  # tags it knows
+    known: int  # number of tags that the model knows
 
 
 class Tagger(EncoderPipeline[TaggedSentence, TagPrediction]):

@@ -27,15 +27,18 @@ from heedful.pipelines.pipeline import Texts, as_list, by_budget, options_of
 from heedful.settings import CountOrNone, Json, Values
 from heedful.text import Tokenizer
 
-LONGEST_SOURCE = 4096  # tokens of one text; a longer one would be written for minutes, and no model learned from such
+ENCODED_TOKENS = (
+    2048  # source tokens encoded together; they stay together while they are decoded, so they should be of similar length
+)
+LONGEST_SOURCE = 4096  # tokens of one text; a longer one would take minutes, and no model was trained on texts that long
 
 
 class TranslatedPair(NamedTuple):
-    """What is written for the source of a pair, and how likely its target was."""
+    """The translation of a pair's source, and the likelihood of its target."""
 
     text: str
     log_likelihood: float
-    tokens: int  # of the target, the end included
+    tokens: int  # of the target, including its end token
 
 
 class Translator(DecoderPipeline[Pair, TranslatedPair]):
@@ -64,7 +67,7 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
         self.max_tokens = max_tokens
         self.no_repeat_ngram, self.repetition_penalty = no_repeat_ngram, repetition_penalty
         self.source_language, self.target_language = source_language, target_language  # codes such as "en", or unknown
-        self.bleu: BleuOptions = {}  # how sacreBLEU is to score, where not as usual: tokenize, lowercase
+        self.bleu: BleuOptions = {}  # sacreBLEU options that differ from the default: tokenize, lowercase
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -154,9 +157,9 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
         return [[sentence(ids, draw) for draw in draws if text.strip()] for text, ids in zip(inputs, encoded, strict=True)]
 
     def encode_batches(self, sentences: Sequence[Sentence]) -> Iterable[Encoded]:
-        """Sources of similar length, each with its end."""
+        """Batches of sources of similar length, each with its end token."""
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i].source))
-        for batch in by_budget(order, [len(sentence.source) + 1 for sentence in sentences], BATCH_TOKENS):
+        for batch in by_budget(order, [len(sentence.source) + 1 for sentence in sentences], ENCODED_TOKENS):
             rows = [np.array(sentences[i].source, dtype=np.uint32) for i in batch]
             source, mask = frame(rows, self.special.source_pad, None, self.special.source_eos)
             yield source.to(self.device), mask.to(self.device), [sentences[i] for i in batch]
@@ -173,11 +176,11 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
         return [[h for sentence in sentences for h in sentence.hypotheses] for sentences in each]
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text to be read."""
+        """The source ids of each text."""
         return self.source_tokenizer.encode_batch(texts)
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, int]]:
-        """log p(target | source) of each pair, and its number of target tokens, the end included."""
+        """log p(target | source) of each pair, and its number of target tokens, including the end token."""
         sources = self.encode_sources([source for source, _ in pairs])
         targets = self.target_tokenizer.encode_batch([target for _, target in pairs])
         order = sorted(range(len(pairs)), key=lambda i: (len(targets[i]), len(sources[i])))

@@ -27,11 +27,11 @@ from heedful.pipelines.pipeline import Texts, as_list, options_of
 from heedful.settings import Values
 from heedful.text import Tokenizer
 
-BATCH = 32  # prompts, or windows of a text, at one time
+BATCH = 32  # prompts or windows of text per batch
 
 
 class WindowLoss(NamedTuple):
-    """How unlikely a window's tokens after the first were."""
+    """The loss of a window: of all its tokens after the first."""
 
     nll: float  # the sum of −log p
     tokens: int
@@ -39,7 +39,7 @@ class WindowLoss(NamedTuple):
 
 
 class Writer(DecoderPipeline[TextWindow, WindowLoss]):
-    """Writes with a GPT. A document begins after the end token of the one before it."""
+    """Writes text with a GPT. A document begins after the end token of the one before it."""
 
     task: ClassVar[str] = "language-model"
 
@@ -63,7 +63,7 @@ class Writer(DecoderPipeline[TextWindow, WindowLoss]):
     def generate(self, prompts: str | Texts, **options: OptionValue) -> str | list[str]:
         """What follows a prompt (which may be empty), or each of several; keywords are those of `GenerateOptions`.
 
-        At most `length` tokens, up to the end of the document: sampled, or with `beam` (1 is greedy) searched for.
+        Writes at most `length` tokens, up to the end of the document, by sampling or with `beam` by beam search (1 is greedy).
         """
         several, alone = as_list(prompts)
         found = [self.tokenizer.continuation(best.tokens) for best in self.search(several, **options)]

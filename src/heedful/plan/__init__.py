@@ -1,1 +1,1 @@
-"""What a training is fitted to the data, the machine and the time with."""
+"""Chooses training settings that fit the data, the machine and the time."""

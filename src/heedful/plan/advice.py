@@ -1,10 +1,10 @@
-"""What to expect of few pairs, from what was measured, and what would help most."""
+"""What to expect from few pairs, by measured results, and what would help most."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-FEW = 15_000  # pairs; with fewer there is something to say
+FEW = 15_000  # pairs; advice is given below this
 # Pairs of Multi30k (short image captions) → BLEU on other captions; see docs/results.md.
 REACHED = {1_000: 14, 3_000: 25, 29_000: 42}
 LEAST = 500  # pairs; fewer teach frequent phrases at best
@@ -16,7 +16,7 @@ HELP = {
 
 
 def advice(pairs: int, given: Mapping[str, object]) -> list[str]:
-    """Lines for a person with so many pairs; `given` are the settings that are decided already."""
+    """Advice for somebody with this many pairs, as lines; `given` are the settings already decided."""
     if pairs >= FEW:
         return []
     measured = ", ".join(f"{bleu} with {count:,}" for count, bleu in REACHED.items())

@@ -1,7 +1,7 @@
-"""A plan: the settings that fit parallel text of some size, a machine of some speed and the time there is, each with its reason.
+"""A plan: settings that suit the amount of parallel text, the speed of the machine and the time, each with its reason.
 
-`plan_pairs` is a plain function of numbers: nothing is read and nothing is trained here. The middle of its scale is what was
-measured on Multi30k, 29,000 short pairs; both ends are an extrapolation.
+`plan_pairs` is a plain function of numbers: it reads no files and trains nothing. The middle of its scale was measured on
+Multi30k, 29,000 short pairs; both ends are extrapolated.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a machine needs for a model, measured; in seconds, except for the rate."""
+    """How fast a machine trains and scores a model, measured; in seconds, except for the rate and the memory."""
 
     rate: float  # tokens, or other units, per second
     step: float
     r_drop_step: float  # a step with R-Drop
-    validation: float = 0.0  # of one pair or example, as it is done while training
-    scoring: float = 0.0  # of one, as it is done at the end
+    validation: float = 0.0  # to score one pair or example during training
+    scoring: float = 0.0  # to score one at the end
     memory: int = 0  # bytes, of all processes
 
 
@@ -87,8 +87,8 @@ class Plan:
 
     choices: tuple[Choice, ...]
     summary: str  # one line for people
-    seconds: float | None = None  # of training, validations and final scores; None where no speed is known
-    full_steps: int = 0  # that would be planned if there were no limit of time
+    seconds: float | None = None  # of training, validation and final scoring; None if the speed is not known
+    full_steps: int = 0  # that would be planned without a time limit
 
     def values(self) -> Values:
         """`section.key` → value."""
@@ -165,7 +165,7 @@ def plan_pairs(
 
 @dataclass(frozen=True)
 class Clock:
-    """How long a training takes at a measured speed."""
+    """How long training takes at a measured speed."""
 
     speed: Speed
     r_drop_from: float  # share of the steps; 1 without R-Drop
@@ -173,7 +173,7 @@ class Clock:
     scored: int  # pairs that are scored at the end
 
     def seconds_of(self, steps: int, count: int) -> float:
-        """Seconds of a training of so many steps with so many validations, and of the final scores of two models."""
+        """Seconds for this many steps and validations, and for the final scoring of two models."""
         step = self.r_drop_from * self.speed.step + (1 - self.r_drop_from) * self.speed.r_drop_step
         return steps * step + count * self.judged * self.speed.validation + 2 * self.scored * self.speed.scoring
 
@@ -184,7 +184,7 @@ class Clock:
         return replace(self, judged=min(self.judged, max(VALIDATED[0], affordable)))
 
     def steps_in(self, seconds: float) -> int:
-        """The most steps that end in so many seconds, with a little to spare; at least one."""
+        """The number of steps that fit into some seconds, with a little to spare; at least one."""
         low, high = 1, 10**9
         while low < high:
             middle = (low + high + 1) // 2
@@ -194,7 +194,7 @@ class Clock:
 
 
 def short_dropout(dropout: float, part: float) -> float:
-    """The dropout of a training that has only a part of the steps that would help: it is too short to overfit."""
+    """The dropout when only a part of the useful steps can be run: short training does not overfit."""
     share = min(1.0, part / ENOUGH)
     return round(20 * dropout * (1 + 2 * share) / 3) / 20
 
@@ -216,7 +216,7 @@ def shape_for(pairs: int) -> Shape:
 
 
 def validations(steps: int) -> int:
-    """How many validations a training has: 16, fewer if it is short."""
+    """The number of validations: 16, fewer in a short run."""
     return min(MOST_VALIDATIONS, max(1, steps // 250))
 
 
@@ -228,7 +228,7 @@ def rounded(number: float) -> int:
 
 
 def _up_to(table: Mapping[int, Any], pairs: int) -> Any:
-    """The value of the first row whose limit is at least so many pairs."""
+    """The value of the first row whose limit is at least this many pairs."""
     return next(value for most, value in table.items() if pairs <= most)
 
 

@@ -1,4 +1,4 @@
-"""Recipes: a whole job in one TOML file, its settings with their checks beside them, and the recipes that are shipped."""
+"""Recipes: a whole job in one TOML file, the settings with their checks, and the shipped recipes."""
 
 from heedful.recipes.recipe import Recipe, load_recipe, model_settings, resolve, shipped_recipes
 

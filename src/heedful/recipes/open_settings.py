@@ -1,4 +1,4 @@
-"""Settings that a recipe with `fit = true` leaves open, to be chosen from the data: whatever nobody has given."""
+"""Settings that a recipe with `fit = true` leaves open, to be chosen from the data unless they are given."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FITTED = {
 
 
 def open_settings(given: Mapping[str, Mapping[str, object]], kind: str, preset: Preset | None) -> tuple[str, ...]:
-    """`section.key` of what is left open: `given` by nobody, nor decided by a `preset` that is named on the command line, by
-    the model's `kind` or by a pre-trained model."""
+    """`section.key` of every open setting: not in `given`, and not decided by a `preset` named on the command line, by the
+    model's `kind` or by a pre-trained model."""
     pretrained = given["model"].get("pretrained")
     closed = {"tokenizer.size"} if given["tokenizer"].get("file") or pretrained else set()
     if kind != "seq2seq":
@@ -39,7 +39,7 @@ def open_settings(given: Mapping[str, Mapping[str, object]], kind: str, preset: 
 
 
 def is_half_a_shape(left_open: Sequence[str], model: Mapping[str, object]) -> bool:
-    """Whether some settings of the shape are given and others open, so that they fit together only once all are chosen."""
+    """Whether some settings of the shape are given and others open, so that they can only be checked once all are chosen."""
     return any(f"model.{key}" in left_open for key in SHAPE) and any(key in model for key in SHAPE)
 
 
@@ -59,7 +59,7 @@ def with_values(recipe: Recipe, values: Mapping[str, object]) -> Recipe:
 
 
 def origin_of(recipe: Recipe) -> str:
-    """What the model begins as: a pre-trained model, a preset, or a shape that is no preset's."""
+    """Where the model starts from: a pre-trained model, a preset, or a preset with changes."""
     name, pretrained = recipe.model["preset"], recipe.model["pretrained"]
     changed = [key for key, value in PRESETS[name].model.items() if key in SHAPE and recipe.model.get(key) != value]
     if pretrained or not changed:

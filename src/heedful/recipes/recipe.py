@@ -35,23 +35,23 @@ FOLDER = Path(__file__).parent
 SECTIONS: dict[str, type] = {"tokenizer": TokenizerSettings, "training": TrainingSettings, "decoding": DecodingSettings}
 ORDER = ("data", "tokenizer", "model", "training", "decoding")
 TOP = ("name", "about", "task")
-FIT = "fit"  # beside them: whether what the recipe leaves out is chosen from the data
-# Settings of the model section that say where a model comes from.
+FIT = "fit"  # another top-level key: whether settings the recipe leaves out are chosen from the data
+# Settings of the model section that say what the model starts from.
 ORIGIN = {"kind": str, "preset": str, "pretrained": str}
-# What may be changed in a pre-trained model; its shape is fixed.
+# Settings that may be changed in a pre-trained model; its shape is fixed.
 KEPT = ("dropout", "attention_dropout", "pooling")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole job, every value settled."""
+    """A whole job with all of its values."""
 
     name: str
     about: str = ""
     task: str = "translation"
     data: Any = field(default_factory=PairSettings)  # one of DataSettings; which one depends on the task
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    model: Values = field(default_factory=dict)  # its settings, those of its preset included, and ORIGIN
+    model: Values = field(default_factory=dict)  # its settings, including those of its preset, and ORIGIN
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     open: tuple[str, ...] = ()  # settings that are still to be chosen from the data
@@ -65,7 +65,7 @@ class Recipe:
         return {f"{name}.{key}": value for name, values in self.sections().items() for key, value in values.items()}
 
     def to_toml(self) -> str:
-        """The recipe as a file that `heedful train` reads; without the values that are still to be chosen."""
+        """The recipe as a file for `heedful train`, without the values that are still to be chosen."""
         # TOML has no null, and leaving a value out would bring back the preset's.
         sections = {
             name: {key: "none" if value is None else value for key, value in values.items() if f"{name}.{key}" not in self.open}
@@ -111,7 +111,7 @@ def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = 
     given = {section: {**layers.recipe[section], **layers.command[section]} for section in ORDER}
     named = preset if "preset" in written["model"] else None
     left_open = open_settings(given, kind, named) if raw.get(FIT) else ()
-    if kind != own_kind:  # what a recipe says about one kind of model mostly means nothing to another
+    if kind != own_kind:  # most of a recipe's settings for one kind of model do not exist in another
         known = _known(job, kind)["model"]
         own = layers.recipe["model"].items()
         layers.recipe["model"] = {key: value for key, value in own if key in known and key not in preset.model}
@@ -139,11 +139,11 @@ def resolve(raw: Mapping[str, Json], overrides: Iterable[str] = (), name: str = 
 
 
 def _check_vocabulary(recipe: Recipe, asked: Values) -> None:
-    """Raise an error if the vocabulary that is asked for is not the pre-trained model's, or there is none to extend."""
+    """Raise an error if the recipe asks for a vocabulary other than the pre-trained model's, or there is none to extend."""
     start, translates = recipe.model["pretrained"], recipe.model["kind"] in PAIRED
     fixed = [key for key in asked if key not in ("extend", "sample")]
     if start and fixed:
-        remedy = "leave it out" + ("; tokenizer.extend=2000 adds up to so many tokens for the new text" if translates else "")
+        remedy = "leave it out" + ("; tokenizer.extend=2000 adds up to 2,000 tokens for the new text" if translates else "")
         raise UsageError(f"tokenizer.{fixed[0]} cannot be chosen: model.pretrained={start} brings its vocabulary; {remedy}")
     if recipe.tokenizer.extend and not (start and translates):
         raise UsageError(
@@ -182,8 +182,8 @@ def _model(layers: Layers, job: Job, kind: str, preset_name: str) -> Values:
         model["tie"] = "all" if joint else "target"  # two vocabularies cannot share one matrix
     if not model.setdefault("pretrained", ""):
         return model
-    # A pre-trained model decides the shape: what a recipe says about a fresh model does not count, but what it says beside
-    # its own `pretrained` does.
+    # A pre-trained model decides the shape: the recipe's settings for a fresh model are ignored, unless the recipe itself
+    # names the pre-trained model.
     chosen = {**(layers.recipe["model"] if layers.recipe["model"].get("pretrained") else {}), **layers.command["model"]}
     fixed = [key for key in chosen if key not in (*KEPT, *ORIGIN)]
     if fixed:
@@ -194,7 +194,7 @@ def _model(layers: Layers, job: Job, kind: str, preset_name: str) -> Values:
 def _training(layers: Layers, job: Job, kind: str, preset: Preset) -> TrainingSettings:
     values, asked = layers.values("training", preset.training), layers.command["training"]
     settings = TrainingSettings(**{**values, "metric": values.get("metric") or job.metrics[0]})
-    if "steps" in asked and "warmup" not in asked:  # a short training must reach its peak, too
+    if "steps" in asked and "warmup" not in asked:  # short training must reach the peak learning rate, too
         settings = replace(settings, warmup=min(settings.warmup, max(1, settings.steps // 10)))
     if settings.optimizer == "muon" and "optimizer" not in asked and not muon_is_possible(kind, settings.shard):
         settings = replace(settings, optimizer="adam")
@@ -207,7 +207,7 @@ def model_settings(recipe: Recipe) -> Values:
 
 
 def smallest_config(recipe: Recipe) -> ModelConfig:
-    """The settings of the recipe's model for the smallest data there could be."""
+    """The config of the recipe's model for the smallest possible data."""
     job = JOBS[recipe.task]
     smallest = {
         "source_vocab": 8, "target_vocab": 8, "vocab": 8, "classes": 0 if job.head == "pretraining" else 2, "head": job.head,
@@ -233,12 +233,14 @@ def _job_and_sections(raw: Mapping[str, Json]) -> tuple[Job, dict[str, Mapping[s
             raise UsageError(f"there is no section '{key}'{did_you_mean(key, (*ORDER, *TOP, FIT))}")
         elif not isinstance(value, str):
             raise UsageError(f"{key} must be text, not {str(value)[:60]}")
-    task = str(raw.get("task", "translation"))
+    task = str(raw.get("task", Recipe.task))
     if task not in TRAINABLE:
         raise UsageError(f"there is no task '{task}'{did_you_mean(task, TRAINABLE)}")
-    if raw.get(FIT) and task != "translation":
-        raise UsageError(f"{FIT} = true is for translation; a recipe for {task} gives every value")
-    return TRAINABLE[task], sections
+    job = TRAINABLE[task]
+    if raw.get(FIT) and not job.fits:
+        able = " and ".join(one.name for one in TRAINABLE.values() if one.fits)
+        raise UsageError(f"{FIT} = true is for {able}; a recipe for {task} gives every value")
+    return job, sections
 
 
 def _split_overrides(overrides: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -271,7 +273,7 @@ def _kind_and_preset(raw: Mapping[str, Json], asked: Mapping[str, str], job: Job
 
 
 def preset_training(overrides: Iterable[str], recipe: Recipe) -> Values:
-    """The training settings that a preset named on the command line sets: people who ask for a shape may not expect them."""
+    """The training settings that a preset named on the command line brings, which somebody who wants its shape may not expect."""
     written = _split_overrides(overrides)
     preset: Preset = PRESETS[recipe.model["preset"]]
     if "preset" not in written["model"]:

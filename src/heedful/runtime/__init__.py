@@ -1,1 +1,1 @@
-"""The machine: devices and precision, processes and shared memory, files written safely, what a person sees, a run's log."""
+"""The machine: devices and precision, processes and shared memory, safe file writing, terminal output, a run's log."""

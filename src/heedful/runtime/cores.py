@@ -1,4 +1,4 @@
-"""How many cores there are to use; importing it does not import PyTorch."""
+"""How many CPU cores this process may use; importing this does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """The number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

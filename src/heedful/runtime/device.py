@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import UsageError
 
-WIDE = 128  # d_model from which bf16 is twice as fast on a CPU; at half of it the gain is only 20 to 50 %
+BF16_WIDTH = 128  # d_model from which bf16 is twice as fast on a CPU; at half of it the gain is only 20 to 50 %
 
 
 def pick_device(name: str) -> torch.device:
@@ -36,7 +36,7 @@ def wants_bf16(precision: str, device: torch.device, width: int) -> bool:
     if precision != "auto":
         return precision == "bf16"
     if device.type == "cpu":
-        return width >= WIDE and cpu_has_bf16()
+        return width >= BF16_WIDTH and cpu_has_bf16()
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
 
 
@@ -55,7 +55,7 @@ def memory_of_machine() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free now, without what other processes could be made to give up."""
+    """Bytes of memory that are free now, not counting what other processes could be forced to give up."""
     free = memory_of_machine()
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()

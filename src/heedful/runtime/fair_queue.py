@@ -1,4 +1,4 @@
-"""A queue in which everyone gets a turn: one piece of work of each owner, then the next of each."""
+"""A fair queue: owners take turns, one piece of work each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FairQueue(Generic[Work]):
         return (work for waiting in self.owners.values() for work in waiting)
 
     def add(self, work: Work, owner: Hashable, first: bool = False) -> None:
-        """Queue work as the last of its owner; `first` puts it before everything."""
+        """Add work after its owner's other work, or with `first` before everything."""
         waiting = self.owners.setdefault(owner, deque())
         if first:
             waiting.appendleft(work)
@@ -33,7 +33,7 @@ class FairQueue(Generic[Work]):
         self.length += 1
 
     def pop(self, fits: Callable[[Work, Hashable], bool] = lambda work, owner: True) -> tuple[Work, Hashable] | None:
-        """The next work that fits, and its owner, who goes to the end of the line; None when none does.
+        """The next piece of work that fits, with its owner, who moves to the end of the line; None when nothing fits.
 
         Only the first work of every owner is looked at.
         """
@@ -49,7 +49,7 @@ class FairQueue(Generic[Work]):
         return None
 
     def remove(self, work: Work, owner: Hashable) -> bool:
-        """Take work out; False if it does not wait."""
+        """Remove a piece of work; False if it is not in the queue."""
         waiting = self.owners.get(owner, deque())
         kept = deque(one for one in waiting if one is not work)
         if len(kept) == len(waiting):

@@ -28,7 +28,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         temporary.unlink(missing_ok=True)
         temporary.touch()
-        mode = temporary.stat().st_mode & 0o777  # what the umask leaves; safetensors makes its files private
+        mode = temporary.stat().st_mode & 0o777  # as the umask says; safetensors makes its files private
         write(temporary)
         temporary.chmod(mode)
         sync(temporary)
@@ -72,7 +72,7 @@ def read_json(path: Path) -> Json:
 
 
 def finite(value: object) -> object:
-    """The same value as strict JSON can hold it: a number that is not finite becomes null."""
+    """The value as strict JSON allows it: a number that is not finite becomes null."""
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

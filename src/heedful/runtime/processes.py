@@ -44,7 +44,7 @@ class Processes:
     def sum_(self, tensor: Tensor) -> Tensor:
         """All-reduce: the sum of a tensor over all processes, in place."""
         if self.world > 1:
-            with explained():
+            with reporting_lost_processes():
                 dist.all_reduce(tensor)
         return tensor
 
@@ -53,38 +53,39 @@ class Processes:
         if self.world == 1:
             return [value]
         values = [value] * self.world
-        with explained():
+        with reporting_lost_processes():
             dist.all_gather_object(values, value)
         return values
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn a lost connection into a sentence: another process has died."""
+def reporting_lost_processes() -> Iterator[None]:
+    """Turn connection errors inside the block into a sentence: another process has died."""
     try:
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
-            raise  # not about connections
-        raise lost(str(error).splitlines()[0]) from error
+            raise  # not a connection error
+        raise lost_process(str(error).splitlines()[0]) from error
 
 
-def lost(reason: str) -> HeedfulError:
-    """The error when another process has died."""
+def lost_process(reason: str) -> HeedfulError:
+    """The error to raise when another process has died."""
     advice = "run the same command again to continue from the last checkpoint"
     return HeedfulError(f"another process of this run died; {advice} ({reason})")
 
 
 @contextmanager
 def joined(rank: int, world: int, store: dist.Store | None = None) -> Iterator[Processes]:
-    """Join the process group; without a store, torchrun's environment says where the others are."""
+    """Inside the block, this process belongs to the process group; without a `store`, torchrun's environment variables say
+    how to join it."""
     # This module keeps the group that exists when it is first imported as a default argument. Imported now, before there is
     # one, it keeps none, and the group can be freed.
     import torch.distributed.nn
 
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", world)) if store is None else world
-    with explained():
+    with reporting_lost_processes():
         if store is None:
             store = fresh_part(next(dist.rendezvous("env://", timeout=TIMEOUT))[0], rank, world)
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT)
@@ -179,7 +180,7 @@ def with_workers(world: int, run: Path, module: str, arguments: list[str]) -> It
 
 
 def _watch(workers: list[subprocess.Popen[bytes]], met: threading.Event, over: threading.Event, run: Path) -> None:
-    """End this process when a worker has died and the connection did not reveal it: before it was made, or after 30 seconds."""
+    """End this process when a worker dies without a connection error: before it has connected, or 30 seconds later."""
     while not over.wait(0.2):
         dead = [rank for rank, worker in enumerate(workers, 1) if worker.poll() not in (None, 0)]
         if dead and (not met.is_set() or not over.wait(30.0)):
@@ -191,7 +192,7 @@ def _watch(workers: list[subprocess.Popen[bytes]], met: threading.Event, over: t
 
 @contextmanager
 def as_worker(rank: int, world: int, port: int) -> Iterator[Processes]:
-    """Join the process that started this one, and die with it."""
+    """Join the group of the process that started this one, and exit when that process dies."""
     threading.Thread(target=_die_with_leader, daemon=True).start()
     _use_loopback()
     store = dist.TCPStore("127.0.0.1", port, world, is_master=False)
@@ -206,12 +207,12 @@ def _die_with_leader() -> None:
 
 
 def _use_loopback() -> None:
-    """Talk over the loopback interface: a host's name need not resolve."""
+    """Communicate over the loopback interface, because the host's name may not resolve."""
     names = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
     if names:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", names[0])
 
 
 def most_workers(device: torch.device) -> int:
-    """The most worker processes that a device of this machine can serve."""
+    """The largest useful number of worker processes on a device of this machine."""
     return {"cpu": 1024, "cuda": torch.cuda.device_count()}.get(device.type, 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-PLAIN_SECONDS = 10.0  # between two plain lines about the same work
+PLAIN_SECONDS = 10.0  # between two progress lines about the same work
 
 
 class Screen:
@@ -23,19 +23,19 @@ class Screen:
         self.last = 0.0
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays on the screen."""
         # A terminal gets lines broken between words, a file or a pipe gets them whole.
         self._try(lambda: self.console.print(text, markup=False, soft_wrap=not self.live))
 
     def _try(self, show: Callable[[], object]) -> None:
-        """Show something; if that is no longer possible (a closed terminal or pipe, a full disk), continue silently."""
+        """Call `show`; if printing is no longer possible (a closed terminal or pipe, a full disk), continue silently."""
         try:
             show()
         except OSError:
             self.console.quiet, self.live, self.bar, self.task = True, False, None, None
 
     def track(self, label: str, total: int | None, done: int = 0) -> Callable[[int], None]:
-        """Begin a piece of work, or continue it; call the result with how much more of it is done."""
+        """Begin or continue showing the progress of some work; call the result with the amount just completed."""
         self._begin(label, total)
         started, earlier = time.monotonic(), done
 
@@ -54,13 +54,13 @@ class Screen:
         return tick
 
     def at_step(self, step: int, steps: int) -> None:
-        """Move the bar of training; plain lines come with `report` alone."""
+        """Update the training progress bar; without a terminal, only `report` prints."""
         if self.live and self.label != "training":
             self._begin("training", steps)
         self._update(lambda bar, task: bar.update(task, completed=step))
 
     def report(self, step: int, steps: int, loss: float, rate: float, unit: str, seconds_left: float) -> None:
-        """How training goes: loss, tokens (or other units) per second, time left."""
+        """Show the progress of training: loss, tokens (or other units) per second, time left."""
         note = f"loss {loss:.3f}  {rate:,.0f} {unit}/s  {duration(seconds_left)} left"
         if self.bar is not None:
             self._update(lambda bar, task: bar.update(task, note=note))
@@ -90,7 +90,7 @@ class Screen:
             self._try(self.bar.start)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the progress bar from the screen."""
         if self.bar is not None:
             self._try(self.bar.stop)
         self.bar = self.task = None
@@ -107,7 +107,7 @@ def duration(seconds: float) -> str:
 
 
 class Silence(Screen):
-    """Says nothing: for workers, whose leader speaks, and for people who want quiet."""
+    """Shows nothing: for workers, whose leader reports, and for `--quiet`."""
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True))

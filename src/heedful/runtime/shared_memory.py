@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.runtime.processes import Processes, lost
+from heedful.runtime.processes import Processes, lost_process
 
 MOST = 8  # numbers summed at a time
-POLL = 5e-5  # seconds between two checks whether the others have arrived
-ALIVE = 1.0  # seconds between two checks whether they are still alive
+POLL = 5e-5  # seconds between checks whether the others have arrived
+ALIVE = 1.0  # seconds between checks whether they are still alive
 
 
 def shared_floats(processes: Processes, rows: int, columns: int) -> Tensor | None:
-    """Zeros (rows, columns) in float32 that every process sees; None where the processes cannot share memory.
+    """A float32 tensor of zeros (rows, columns) in memory shared by all processes; None where they cannot share memory.
 
     The memory is an anonymous file: rank 0 creates it, the others open it through /proc, and the kernel frees it when the
     last of them ends, however it ends.
@@ -87,7 +87,7 @@ class Board:
                 look += ALIVE
                 gone = [pid for pid in self.pids if not _alive(pid)]
                 if gone:
-                    raise lost(f"process {gone[0]}")
+                    raise lost_process(f"process {gone[0]}")
         return numbers.copy_(torch.from_numpy(self.rows[:, part].sum(0)).view_as(numbers))
 
 

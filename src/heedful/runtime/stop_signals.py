@@ -1,4 +1,4 @@
-"""Signals that ask a long job to stop: it finishes the step it is at, saves and ends."""
+"""Signals that ask a long job to stop: it finishes the current step, saves and exits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP (a closed terminal) call `ask`; yields the signals that have arrived.
+    """Inside the block, Ctrl-C, SIGTERM and SIGHUP (a closed terminal) call `ask`; yields the list of signals received.
 
     A second Ctrl-C interrupts at once. A second SIGTERM does not: a cluster may send it to torchrun, which passes it on,
     and to us. A signal that is ignored, as SIGHUP is under nohup, stays ignored.

@@ -65,7 +65,7 @@ class TokenizeRequest(BaseModel):
 
 
 def as_list(given: Any) -> list[Any]:
-    """One or several; not none."""
+    """One or several inputs as a list, which must not be empty."""
     found = given if isinstance(given, list) else [given]
     if not found:
         raise RequestError(422, "inputs is empty", "usage")
@@ -137,7 +137,7 @@ def router(service: Service) -> APIRouter:
 
     @api.post("/", summary="Classify or embed, whichever the first model is for", responses=PROBLEMS, response_model=None)
     async def either(request: Request, body: EmbedRequest) -> Any:
-        """As Hugging Face's client calls an endpoint: the classes of each text, or its vector."""
+        """The path that Hugging Face's client calls: the classes of each text, or its vector."""
         first = next(iter(service.pool.models.values()))
         if "classify" in first.facts["verbs"]:
             rows = [[text] for text in as_list(body.inputs)]
@@ -148,7 +148,7 @@ def router(service: Service) -> APIRouter:
 
 
 async def check_lengths(service: Service, request: Request, model: Model, texts: list[str]) -> None:
-    """No text that is longer than the model reads."""
+    """Raise an error if a text is longer than the model reads."""
     longest = model.facts["max_length"]
     for answers in await service.all(request, model, "tokenize", texts, {"add_special_tokens": True}):
         if (given := len(answers[0]["tokens"])) > longest:

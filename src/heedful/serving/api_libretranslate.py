@@ -167,7 +167,7 @@ def router(service: Service) -> APIRouter:
         try:
             translated = await asyncio.gather(*work)
         finally:
-            for one in work:  # when one fails, nobody waits for the others
+            for one in work:  # when one fails, the others are cancelled
                 one.cancel()
         answer: JsonObject = {"translatedText": [best for best, _ in translated]}
         if wanted:
@@ -249,7 +249,7 @@ async def parameters(request: Request) -> JsonObject:
         return dict(request.query_params)
     try:
         given = json.loads(body)
-        json.dumps(given, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        json.dumps(given, ensure_ascii=False).encode()  # a lone surrogate is not valid text
     except (ValueError, RecursionError) as error:
         raise RequestError(400, "Invalid JSON format") from error
     if not isinstance(given, dict):
@@ -258,7 +258,7 @@ async def parameters(request: Request) -> JsonObject:
 
 
 def check_key(service: Service, request: Request, given: JsonObject) -> None:
-    """The key may be in the body; with keys, one is needed."""
+    """Check the API key, which may be in the body; raises an error if the service has keys and none is given."""
     if service.keys and not request.state.key_given:
         key = given.get("api_key")
         if not key:
@@ -270,7 +270,7 @@ def check_key(service: Service, request: Request, given: JsonObject) -> None:
 
 
 def text_of(given: JsonObject, name: str) -> str:
-    """A parameter that must be there."""
+    """A required text parameter."""
     value = given.get(name)
     if not value:
         raise RequestError(400, f"Invalid request: missing {name} parameter")
@@ -280,7 +280,7 @@ def text_of(given: JsonObject, name: str) -> str:
 
 
 def alternatives_of(service: Service, given: Any) -> int:
-    """How many alternatives are wanted; fewer than none is none."""
+    """How many alternatives are wanted; negative numbers count as 0."""
     try:
         found = max(0, int(given or 0))
     except (TypeError, ValueError, OverflowError):
@@ -291,7 +291,7 @@ def alternatives_of(service: Service, given: Any) -> int:
 
 
 def check_size(service: Service, texts: list[str]) -> None:
-    """Not too many texts, not too long: 400, as LibreTranslate answers, where other APIs answer 413."""
+    """Check the limits; answers 400 as LibreTranslate does, where other APIs answer 413."""
     try:
         service.check_texts(texts)
     except RequestError as error:
@@ -304,7 +304,7 @@ def percentage(code: str, probability: float) -> JsonObject:
 
 
 def chosen_ways(service: Service, texts: list[str], source: str, target: str) -> tuple[list[list[Model]], list[JsonObject]]:
-    """The models that translate each text, and the language found for it when it is to be detected."""
+    """The models that translate each text, and its detected language if it is to be detected."""
     languages = service.languages
     pairs = languages.pairs
     if not pairs:
@@ -312,7 +312,7 @@ def chosen_ways(service: Service, texts: list[str], source: str, target: str) ->
     alone = next(iter(pairs)) if len(pairs) == 1 else None
     goal = languages.find(target)
     if goal is None and alone and alone[1] == "und":
-        goal = "und"  # the only model does not say what it translates into: it is what the caller wants
+        goal = "und"  # the only model does not state its target language: assume the one requested
     if goal is None:
         raise RequestError(400, f"{target[:40]} is not supported")
     ways, detected = [], []
@@ -341,7 +341,7 @@ def chosen_ways(service: Service, texts: list[str], source: str, target: str) ->
 async def translate_text(
     service: Service, request: Request, way: list[Model], text: str, alternatives: int, html: bool
 ) -> tuple[str, list[str]]:
-    """A text translated by one model after the other, and other translations of it."""
+    """A text translated by a chain of models, and alternative translations."""
     page = HtmlText(text) if html else None
     pieces = page.texts if page else [text]
     others: list[list[str]] = [[] for _ in range(alternatives)]

@@ -1,4 +1,4 @@
-"""The part of OpenAI's API that fits: models, completions of language models, embeddings of encoders."""
+"""The supported part of OpenAI's API: models, completions by language models, embeddings by encoders."""
 
 from __future__ import annotations
 

@@ -66,13 +66,13 @@ def router(service: Service) -> APIRouter:
 
 
 def described(model: Model) -> JsonObject:
-    """What callers may know of a model."""
+    """The description of a model for callers."""
     names = ("task", "verbs", "parameters", "source_language", "target_language", "labels")
     return {"name": model.name, **{name: model.facts[name] for name in names}}
 
 
 def _endpoint(service: Service, verb: Verb) -> Callable[..., Any]:
-    """What answers the requests for one verb."""
+    """The handler of requests for one verb."""
     schema = request_model(verb)
 
     async def do(request: Request, inputs: list[Any], model_name: str | None, options: JsonObject, names: list[str]) -> Any:
@@ -155,4 +155,4 @@ def _image(given: str | bytes, name: str) -> tuple[bytes, str]:
     try:
         return base64.b64decode(encoded, validate=True), "image"
     except (binascii.Error, ValueError):
-        return b"", "image"  # refused in words by whoever reads it
+        return b"", "image"  # reading it will raise a clear error

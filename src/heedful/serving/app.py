@@ -55,7 +55,7 @@ def create_app(pool: Pool, settings: ServeSettings, keys: Keys, metrics: Metrics
 
 
 def add_operations(app: FastAPI, pool: Pool, metrics: Metrics) -> None:
-    """What operators ask for."""
+    """Add health checks and metrics."""
 
     @app.get("/health", tags=["operation"], summary="Whether the service runs")
     def health() -> dict[str, str]:
@@ -126,7 +126,7 @@ def field_of(error: Any) -> str | None:
 
 
 def add_errors(app: FastAPI) -> None:
-    """Every error in words, and in the shape of the API that was called."""
+    """Turn every error into a sentence, in the format of the API that was called."""
 
     def answers(status: int, say: Callable[[Request, Any], str]) -> Callable[[Request, Any], Awaitable[Response]]:
         async def handler(request: Request, error: Any) -> Response:

@@ -44,7 +44,7 @@ class Completion:
             raise InputError(f"log-probabilities of a prompt are limited to {pipeline.model.config.context - 1:,} tokens", 0)
 
     def sentences(self) -> list[Sentence]:
-        """What is to be decoded; nothing when no token is asked for."""
+        """The sentences to decode; none when no token is requested."""
         if not self.max_tokens:
             return []
         read: list[int] = [self.tokenizer.eos, *self.ids]
@@ -67,7 +67,7 @@ class Completion:
         return written[: min(found)] if found else written
 
     def advance(self) -> JsonObject | None:
-        """After a step: look for a stop text; returns what is new, if it is wanted at once."""
+        """After a step, look for a stop text; returns the new piece if the caller is streaming."""
         if not self.stop and not self.stream:
             return None
         text = self.text()

@@ -62,7 +62,7 @@ def page_files(folder: Traversable, prefix: str = "") -> dict[str, PageFile]:
 
 
 class ModelFiles:
-    """The models as files for the browser, packed when they are first asked for and kept until they are reloaded."""
+    """The models as files for the browser, packed when first requested and kept until they are reloaded."""
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="heedful-page-")
@@ -103,7 +103,7 @@ def pack(folder: str, name: str, path: Path) -> None:
 
 
 def card(model: Model, whole: bool) -> JsonObject:
-    """What the page learns about a model; samples may be private data and are only for those who may use it."""
+    """The card of a model for the page; samples may be private data and are only for callers who may use the model."""
     facts = model.facts
     found = {
         "name": model.name, "job": facts["task"], "verbs": facts["verbs"], "parameters": facts["parameters"], **facts["page"],

@@ -25,10 +25,10 @@ from heedful.serving.request_error import failure, unavailable
 from heedful.serving.worker import serve_models
 from heedful.settings import JsonObject
 
-WINDOW = 8192  # tokens (estimated, beams included) that are sent to a worker before some are answered
-ATTEMPTS = 2  # workers that may die with a piece of work before it is given up
-PATIENCE = 30.0  # longest wait in seconds before a worker that dies again and again is started once more
-WATCH = 2.0  # seconds between two looks at the model directories
+WINDOW = 8192  # estimated tokens (times beams) sent to a worker before some are answered
+ATTEMPTS = 2  # how many workers may die with a piece of work before it is given up
+PATIENCE = 30.0  # longest wait in seconds before restarting a worker that keeps dying
+WATCH = 2.0  # seconds between checks of the model directories
 
 logger = logging.getLogger("heedful.serve")
 
@@ -39,16 +39,16 @@ class Model:
 
     name: str
     folder: Path
-    key: str = ""  # of the version that answers now
+    key: str = ""  # of the current version
     facts: JsonObject = field(default_factory=dict)
     loaded: float = field(default_factory=time.time)
     stamp: tuple[object, ...] = ()  # of its files
-    retired: set[str] = field(default_factory=set)  # versions that still have work
+    retired: set[str] = field(default_factory=set)  # old versions that still have work
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A piece of work on its way: waiting, at a worker, or answered."""
+    """A piece of work: waiting, at a worker, or answered."""
 
     work: Work
     cost: int
@@ -72,7 +72,7 @@ class WorkerProcess:
         self.load: Counter[int] = Counter()  # tokens of its work, by caller
         self.total = 0  # of all callers
         self.started = 0.0
-        self.deaths = 0  # one soon after the other
+        self.deaths = 0  # deaths in quick succession
 
 
 class Pool:
@@ -120,7 +120,7 @@ class Pool:
         self.spawn(self.watch())
 
     def spawn(self, work: Any) -> None:
-        """Run something beside everything else."""
+        """Run a coroutine in the background."""
         task = self.loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -156,7 +156,7 @@ class Pool:
                 worker.process.join()
 
     def close(self, worker: WorkerProcess) -> None:
-        """Close the pipe of a worker, whereupon it ends."""
+        """Close the pipe of a worker, which makes it exit."""
         if worker.pipe:
             self.loop.remove_reader(worker.pipe.fileno())
             worker.pipe.close()
@@ -193,7 +193,7 @@ class Pool:
         return ticket
 
     def cancel(self, tickets: Iterable[Ticket]) -> None:
-        """Nobody waits for these any more."""
+        """Cancel tickets that nobody is waiting for any more."""
         for ticket in tickets:
             if ticket.future.done():
                 continue
@@ -207,7 +207,7 @@ class Pool:
         self.dispatch()
 
     def dispatch(self) -> None:
-        """Send what waits to the workers that have room, the least busy first."""
+        """Send waiting work to the workers that have room, the least busy first."""
         while any(worker.pipe and worker.total < WINDOW for worker in self.workers):
             found = self.queue.pop(lambda ticket, _: self.worker_for(ticket) is not None)
             if found is None:
@@ -224,7 +224,7 @@ class Pool:
             self.metrics.queue.set(len(self.queue))
 
     def worker_for(self, ticket: Ticket) -> WorkerProcess | None:
-        """The least busy worker that has room for a ticket. A caller never gets more of a worker than is still free, but
+        """The least busy worker that has room for a ticket. A caller never gets more of a worker than would remain free, but
         always one piece of work."""
         key, caller = self.current(ticket.work.key), ticket.work.caller
         able = [worker for worker in self.workers if worker.pipe and key in worker.models]
@@ -236,17 +236,17 @@ class Pool:
         return min(able, key=lambda worker: worker.total, default=None)
 
     def current(self, key: str) -> str:
-        """The version of a model that answers now, for work that was queued for an earlier one."""
+        """The current version of a model, for work that was queued for an earlier one."""
         return self.models[key.rpartition("#")[0]].key
 
     def send(self, worker: WorkerProcess, message: ToWorker) -> None:
-        """A message to a worker; if it has just died, its end is noticed by `receive`."""
+        """Send a message to a worker; if it has just died, `receive` will notice."""
         if worker.pipe:
             with suppress(OSError):
                 worker.pipe.send(message)
 
     def take_back(self, worker: WorkerProcess, ticket: Ticket) -> None:
-        """A worker no longer has this."""
+        """Remove a ticket from a worker."""
         del worker.tickets[ticket.work.id]
         worker.load[ticket.work.caller] -= ticket.cost
         worker.total -= ticket.cost
@@ -258,7 +258,7 @@ class Pool:
     # What workers say
 
     def receive(self, worker: WorkerProcess) -> None:
-        """Take a message of a worker, called again while there are more; it has died when its pipe is at its end."""
+        """Handle the next message of a worker, again while there are more; the end of its pipe means that it has died."""
         try:
             if worker.pipe:
                 self.handle(worker, worker.pipe.recv())
@@ -267,7 +267,7 @@ class Pool:
         self.dispatch()
 
     def handle(self, worker: WorkerProcess, message: FromWorker) -> None:
-        """One message of a worker."""
+        """Handle one message of a worker."""
         match message:
             case Loaded(key, facts, error):
                 if not error:
@@ -302,7 +302,7 @@ class Pool:
                     self.settle(worker, ticket, failure(kind, text))
 
     def settle(self, worker: WorkerProcess, ticket: Ticket, outcome: list[JsonObject] | Exception) -> None:
-        """A ticket has its answer, or why there is none."""
+        """Finish a ticket with its answer or an error."""
         self.take_back(worker, ticket)
         self.answer(ticket, outcome)
 
@@ -316,7 +316,7 @@ class Pool:
             ticket.pieces.put_nowait(None)
 
     def bury(self, worker: WorkerProcess) -> None:
-        """A worker has died: its work goes to another, and a new process takes its place."""
+        """Replace a worker that died: its work goes to another one, and a new process is started."""
         self.close(worker)
         worker.models = set()
         if self.closing:
@@ -339,7 +339,7 @@ class Pool:
         self.spawn(self.replace(worker, process, min(PATIENCE, 0.0 if worker.deaths == 1 else 0.25 * 2**worker.deaths)))
 
     async def replace(self, worker: WorkerProcess, process: BaseProcess | None, wait: float) -> None:
-        """Start a worker again, later when it died soon after its start."""
+        """Start a worker again, after a delay if it died soon after its start."""
         if process:
             await asyncio.to_thread(process.join)
         await asyncio.sleep(wait)
@@ -348,7 +348,7 @@ class Pool:
     # Reloading
 
     async def watch(self) -> None:
-        """Reload a model when its files have changed and stay as they are."""
+        """Reload a model when its files have changed and then stay the same."""
         seen: dict[str, tuple[object, ...]] = {}
         while True:
             await asyncio.sleep(WATCH)
@@ -359,7 +359,7 @@ class Pool:
                 seen[model.name] = stamp
 
     async def reload(self, model: Model) -> None:
-        """Load a model again beside the one that answers, and switch when every worker has it."""
+        """Load a new version of a model beside the current one, and switch when every worker has it."""
         stamp = stamp_of(Path(model.facts["folder"]))
         key = f"{model.name}#{next(self.versions)}"
         future = self.waiting_for[key] = self.loop.create_future()
@@ -405,7 +405,7 @@ async def pieces_of(ticket: Ticket) -> AsyncIterator[JsonObject]:
 
 
 def stamp_of(folder: Path) -> tuple[object, ...]:
-    """What changes when a model directory is written again."""
+    """A stamp that changes when a model directory is written again."""
     try:
         found = [(folder / name).stat() for name in ("config.json", "model.safetensors")]
     except OSError:
@@ -414,6 +414,6 @@ def stamp_of(folder: Path) -> tuple[object, ...]:
 
 
 def _seen(future: asyncio.Future[Any]) -> None:
-    """Nobody need ask for an error that came after the caller had gone."""
+    """Mark the error of a future as seen, because its caller may have gone."""
     if not future.cancelled():
         future.exception()

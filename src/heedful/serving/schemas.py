@@ -80,7 +80,7 @@ def answer_model(verb: Verb) -> type[BaseModel]:
 
 
 def _plain(kind: Any) -> Any:
-    """A result class as JSON holds it: see `Result.as_json`."""
+    """A result class in its JSON form: see `Result.as_json`."""
     if dataclasses.is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, tuple)):
         name = typing.cast(type, kind).__name__
         fields: JsonObject = {field: (_plain(hint), ...) for field, hint in typing.get_type_hints(kind).items()}

@@ -76,10 +76,10 @@ async def load(pool: Pool, server: Server, announce_it: Callable[[], None]) -> N
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, which lets begun requests end and refuses new ones when it is stopped."""
+    """Uvicorn, which on shutdown finishes requests in progress and refuses new ones."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """The first signal refuses new requests; begun ones get their time. A second Ctrl-C ends at once."""
+        """The first signal refuses new requests and lets those in progress finish. A second Ctrl-C exits at once."""
         edge = self.config.app
         assert isinstance(edge, Edge)
         if not edge.stopping:
@@ -107,13 +107,13 @@ def listen(settings: ServeSettings) -> socket.socket:
 
 
 def address_of(host: str, port: int) -> str:
-    """Where a browser on this machine finds the service."""
+    """The address of the service for a browser on this machine."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"
 
 
 def announce(pool: Pool, settings: ServeSettings, keys: Keys, address: str) -> None:
-    """Say what is served where, and warn of what may not be meant."""
+    """Log what is served where, and warn of unsafe settings."""
     for model in pool.models.values():
         logger.warning("%s: %s", model.name, model.facts["what"])
     if not keys and not settings.host.startswith(LOOPBACK):
@@ -134,7 +134,7 @@ def start_log(as_json: bool) -> None:
         one.handlers, one.propagate = [handler], False
     logging.getLogger("heedful.serve").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of what callers send
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it would log warnings about callers' mistakes
 
 
 def raise_file_limit() -> None:

@@ -1,4 +1,4 @@
-"""Requests against the limits, their work through the pool, and their answers: what all APIs of the service share."""
+"""What all APIs share: checks requests against the limits, sends their work to the pool and waits for the answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Service:
         return found
 
     def check_texts(self, texts: Sequence[Any]) -> None:
-        """Not too many inputs, not too long."""
+        """Raise an error if there are too many inputs or they are too long."""
         if len(texts) > self.settings.max_items:
             raise RequestError(413, f"a request may have at most {self.settings.max_items:,} inputs, not {len(texts):,}", "size")
         parts = [part for text in texts for part in (text if isinstance(text, tuple) else [text])]
@@ -63,7 +63,7 @@ class Service:
             raise RequestError(413, f"a request may have {limit} characters, not {characters:,}", "size")
 
     def check_options(self, options: JsonObject, inputs: int = 1) -> None:
-        """Nothing that would keep a worker busy for too long."""
+        """Raise an error for options that would keep a worker busy for too long."""
         for name in ("beam", "n_best"):
             if (options.get(name) or 0) > self.settings.max_beam:
                 raise RequestError(400, f"{name} can be at most {self.settings.max_beam:,} here", "usage")

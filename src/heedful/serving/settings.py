@@ -70,7 +70,7 @@ class Keys:
         return bool(self.keys)
 
     def number(self, given: str) -> int | None:
-        """Which of the keys this is. Every key is compared, so that the time tells nothing."""
+        """The number of a key, or None. Every key is compared, so that the time taken reveals nothing."""
         wanted = given.encode("utf-8", errors="replace")
         found = None
         for number, key in enumerate(self.keys):

@@ -1,6 +1,6 @@
 """A worker process of the service: loads models and does the work that the front process sends it, in continuous batches.
 
-What they say to each other is in `messages`. The process ends when the pipe is closed.
+The messages between them are in `messages`. The process ends when the pipe is closed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from heedful.pipelines.pipeline import AnyPipeline
     from heedful.serving.completion import Completion
 
-TOGETHER = 16  # inputs of a verb without a search that are done at one time, so that a search never waits for long
-CHARACTERS = 8192  # of them at one time
-SHORT = 128  # tokens of a source that another program may decode at one go; longer ones are decoded step by step, between others
-STATS = 50  # steps between two reports of batch sizes
+TOGETHER = 16  # inputs of a verb without a search per batch, so that a search never waits for long
+CHARACTERS = 8192  # characters of the inputs of such a batch
+SHORT = 128  # source tokens that an external engine may decode at once; longer ones are decoded step by step among others
+STATS = 50  # steps between reports of batch sizes
 
 logger = logging.getLogger("heedful.serve.worker")
 
 
 @dataclass
 class Item:
-    """A piece of work that has begun."""
+    """A piece of work in progress."""
 
     work: Work
     sentences: list[Sentence] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Item:
 def serve_models(
     pipe: Connection, threads: int, device: str, log_level: int = logging.WARNING, backend: Backend = "native"
 ) -> None:
-    """The life of a worker process."""
+    """The main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front process decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -62,7 +62,7 @@ def serve_models(
 
 
 class Worker:
-    """The models of one process and the loop that works with them."""
+    """The models of one process and the loop that runs them."""
 
     def __init__(self, pipe: Connection, threads: int, device: str, backend: Backend = "native") -> None:
         self.pipe, self.threads, self.device, self.backend = pipe, threads, device, backend
@@ -91,7 +91,7 @@ class Worker:
                     model.step()
 
     def listen(self) -> None:
-        """Take messages at once, so that the front process never waits for a step to end."""
+        """Receive messages in a thread, so that the front process never waits for a step to end."""
         try:
             while True:
                 self.inbox.put(self.pipe.recv())
@@ -99,7 +99,7 @@ class Worker:
             self.inbox.put(None)
 
     def handle(self, message: ToWorker) -> None:
-        """Do what a message asks for."""
+        """Handle a message."""
         match message:
             case Load(key, folder):
                 self.load(key, folder)
@@ -116,7 +116,7 @@ class Worker:
                     self.pipe.send(Failed(id, "internal", "the model is not loaded"))
 
     def load(self, key: str, folder: str) -> None:
-        """Load a model; what is wrong with it goes back as a sentence."""
+        """Load a model; an error is sent back as a sentence."""
         from heedful.interop.backend import use_backend
         from heedful.pipelines.decoder import DecoderPipeline
         from heedful.pipelines.load import load_pipeline
@@ -134,15 +134,15 @@ class Worker:
 
 
 def spare_the_collector() -> None:
-    """Free what is no longer used, and let garbage collections skip the modules and models that stay: each would take long
-    enough to be noticed by a caller."""
+    """Collect garbage now, and make later collections skip the modules and models that stay, because each would cause a
+    noticeable delay."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 def facts_of(pipeline: AnyPipeline, folder: str) -> JsonObject:
-    """What the front process, which loads no model itself, must know of one."""
+    """Facts about a model for the front process, which loads none itself."""
     from heedful.page.served import served_card
     from heedful.pipelines.encoder import EncoderPipeline
     from heedful.pipelines.model_directory import find_directory
@@ -166,17 +166,17 @@ def facts_of(pipeline: AnyPipeline, folder: str) -> JsonObject:
 
 
 class ServedModel:
-    """A model at work: inputs wait, are done in batches, and their answers are sent as soon as they are ready."""
+    """A running model: inputs wait, run in batches, and their answers are sent as soon as they are ready."""
 
     def __init__(self, key: str, pipeline: AnyPipeline, pipe: Connection) -> None:
-        from heedful.pipelines.decoder import WIDE, DecoderPipeline
+        from heedful.pipelines.decoder import THREADED_WIDTH, DecoderPipeline
 
         self.key, self.pipeline, self.pipe = key, pipeline, pipe
         self.embedder: AnyPipeline | None = None
         self.waiting: FairQueue[Work] = FairQueue()  # for a verb without a search
         self.decoder = pipeline if isinstance(pipeline, DecoderPipeline) else None
         # Its steps are too small for several threads, which would wait for each other, for long on a busy machine.
-        self.narrow = self.decoder is not None and pipeline.model.config.d_model < WIDE
+        self.narrow = self.decoder is not None and pipeline.model.config.d_model < THREADED_WIDTH
         self.batch = self.decoder.batch(fair=True) if self.decoder else None
         self.engine = self.decoder.engine if self.decoder else None
         self.ready: FairQueue[Item] = FairQueue()  # for the engine
@@ -189,7 +189,7 @@ class ServedModel:
         return bool(self.waiting or self.items)
 
     def add(self, work: Work) -> None:
-        """Begin with an input, or say why it cannot be used."""
+        """Start an input, or send why it cannot be used."""
         try:
             if work.verb in AT_ONCE:
                 self.pipe.send(Done(work.id, [AT_ONCE[work.verb](self.pipeline, work.given, work.options)], 0))
@@ -228,7 +228,7 @@ class ServedModel:
             self.forget(item)
 
     def step(self) -> None:
-        """Do a little: one group of inputs, one step of the search."""
+        """Do one unit of work: one group of inputs, or one step of the search."""
         try:
             if self.waiting:
                 self.run_group()
@@ -242,7 +242,7 @@ class ServedModel:
                     item = self.of_sentence.get(id(sentence))
                     if item and all(one.finished for one in item.sentences):
                         self.finish(item)
-        except Exception as error:  # of the whole batch: whoever is in it gets an answer, and the next ones a fresh batch
+        except Exception as error:  # an error of the whole batch: every caller in it gets it, and the next ones a new batch
             for item in list(self.items.values()):
                 self.fail(item.work.id, error)
             self.items, self.of_sentence, self.ready = {}, {}, FairQueue()
@@ -252,7 +252,7 @@ class ServedModel:
             self.sizes = []
 
     def run_group(self) -> None:
-        """Do the first inputs that wait for the same verb with the same options."""
+        """Run the first waiting inputs that have the same verb and options."""
         from heedful.pipelines.pipeline import run_each
 
         group: list[Work] = []
@@ -282,7 +282,7 @@ class ServedModel:
                 self.pipe.send(Done(work.id, [result.as_json() for result in results], 0))
 
     def run_engine(self) -> None:
-        """Let another program decode the first inputs that wait for it."""
+        """Let the external engine decode the first inputs waiting for it."""
         assert self.engine
         group = [found[0] for _ in range(TOGETHER) if (found := self.ready.pop())]
         self.sizes.append(sum(sentence.rows for item in group for sentence in item.sentences))
@@ -303,7 +303,7 @@ class ServedModel:
         return self.embedder
 
     def write_pieces(self) -> None:
-        """Send what has been written since the last step, to those who want it at once; end what met its stop."""
+        """Send newly written text to streaming callers, and end completions that reached a stop text."""
         for item in [item for item in self.items.values() if item.completion]:
             assert item.completion
             piece = item.completion.advance()
@@ -324,7 +324,7 @@ class ServedModel:
         self.pipe.send(Done(item.work.id, answers, tokens))
 
     def forget(self, item: Item) -> None:
-        """Take an input out of the batch."""
+        """Remove an input from the batch."""
         self.items.pop(item.work.id, None)
         for sentence in item.sentences:
             self.of_sentence.pop(id(sentence), None)
@@ -332,7 +332,7 @@ class ServedModel:
             self.batch.remove([sentence for sentence in item.sentences if not sentence.finished], item.work.caller)
 
     def fail(self, id: int, error: Exception) -> None:
-        """Send why there is no answer; what nobody foresaw goes to the log only."""
+        """Send an error; details of unexpected ones only go to the log."""
         item = self.items.get(id)
         if item:
             self.forget(item)

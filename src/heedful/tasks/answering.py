@@ -75,7 +75,7 @@ class AnsweringTask(LabelledTask):
 
 
 def answer_tokens(window: QuestionWindow, start: int, end: int) -> tuple[int, int]:
-    """The first and the last token, in the framed row, of the characters [start, end); [CLS] if they lie outside the window."""
+    """The first and last token, in the framed row, that cover the characters [start, end); [CLS] if outside the window."""
     inside = [place for place, (left, right) in enumerate(window.offsets) if left < end and right > start]
     if not inside or window.offsets[0][0] > start or window.offsets[-1][1] < end:
         return 0, 0

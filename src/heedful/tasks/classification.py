@@ -60,6 +60,6 @@ class ClassificationTask(LabelledTask):
 
 
 def _examples(data: ExampleSettings) -> int | None:
-    """How many training examples to generate; None is the corpus' own number."""
+    """How many training examples to generate; None for the corpus's usual number."""
     assert isinstance(data, ClassificationSettings)
     return data.examples or None

@@ -40,8 +40,8 @@ class EncoderBatch(TensorBatch):
 class EncoderTask(Task[Bert, BatchType]):
     """Examples in a token store: `source` is the row between [CLS] and [SEP], `target` what the job learns."""
 
-    read: ClassVar[Reader[Any]]  # of the job's examples
-    generate: ClassVar[Mapping[str, Maker]]  # the corpora made on the spot, as `data.generate` names them
+    read: ClassVar[Reader[Any]]  # reads the job's examples
+    generate: ClassVar[Mapping[str, Maker]]  # the built-in corpora, by their names for `data.generate`
     masked: ClassVar[bool] = False  # whether the vocabulary needs [MASK]
     config: BertConfig
 
@@ -52,7 +52,7 @@ class EncoderTask(Task[Bert, BatchType]):
         self.train = ParallelStore(folder)
         self.valid, self.test = held_examples(folder, "valid"), held_examples(folder, "test")
         head = JOBS[recipe.task].head
-        pooling = {} if head == "sequence" else {"pooling": "cls"}  # even if a pre-trained model has another
+        pooling = {} if head == "sequence" else {"pooling": "cls"}  # even if a pre-trained model has another maximum length
         self.config = self.model_config(vocab=self.tokenizer.size, head=head, classes=self.classes, **pooling)
         self.config.check_length(recipe.data.max_length, "data.max_length")  # a pre-trained model decides its own limit
 
@@ -71,11 +71,11 @@ class EncoderTask(Task[Bert, BatchType]):
     @classmethod
     @abstractmethod
     def write(cls, examples: list[Any], tokenizer: Tokenizer, data: ExampleSettings, folder: Path) -> Facts:
-        """Put the training examples into a store; returns what the manifest must know, such as `labels`."""
+        """Write the training examples to a store; returns facts for the manifest, such as `labels`."""
 
     @classmethod
     def check_examples(cls, examples: list[Any], path: str) -> None:
-        """Raise an error, before some are held out, if the training examples of this file are of no use."""
+        """Raise an error if the training examples of this file cannot be used; called before some are held out."""
 
     # Shared by all
 

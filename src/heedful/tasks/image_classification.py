@@ -28,7 +28,7 @@ from heedful.tasks.task import Task
 
 @dataclass(frozen=True)
 class ImageBatch(TensorBatch):
-    """Images (B, C, H, W) and how much of each class is in them (B, classes)."""
+    """Images (B, C, H, W) and their class probabilities (B, classes), which mixup blends."""
 
     images: Tensor
     targets: Tensor

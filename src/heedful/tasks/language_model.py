@@ -1,4 +1,4 @@
-"""Language modelling as a job for the trainer: one long stream of tokens, cut at other places in every epoch."""
+"""Language modelling as a job for the trainer: one long stream of tokens, cut at different places in every epoch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class LanguageModelTask(Task[GPT, TextBatch]):
 
         def plan(epoch: int) -> Iterator[Indices]:
             rng = np.random.default_rng([training.seed, epoch])
-            # Windows begin elsewhere in every epoch, so that each token is learned with contexts of every length.
+            # Windows begin at different places in every epoch, so that each token is predicted from contexts of all lengths.
             phase = int(rng.integers(0, length)) if len(self.stream) > 2 * length else 0
             starts = rng.permutation(np.arange(phase, len(self.stream) - length, length))
             for at in range(0, len(starts), rows):

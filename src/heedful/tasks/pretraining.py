@@ -110,7 +110,7 @@ class PretrainingTask(EncoderTask[PretrainingBatch]):
         return 2 * self.train.source.lengths + 1  # the second text is about as long
 
     def batch(self, indices: Indices, epoch: int) -> PretrainingBatch:
-        """Each chunk with the next one, or with a chunk of another document; other tokens are masked in each epoch."""
+        """Pair each chunk with the next one, or with a chunk of another document; each epoch masks different tokens."""
         rows, firsts, places, answers, strangers = [], [], [], [], []
         for index in indices:
             rng = np.random.default_rng([self.recipe.training.seed, epoch, int(index)])
@@ -131,7 +131,7 @@ class PretrainingTask(EncoderTask[PretrainingBatch]):
         return PretrainingBatch(tokens, segments_of(tokens.size(1), firsts), mask, where_all, found, torch.tensor(strangers))
 
     def partner(self, index: int, rng: np.random.Generator) -> tuple[int, bool]:
-        """The next chunk of the document or, half of the time, one of another document; and whether it is such a one."""
+        """The next chunk of the document or, half of the time, a chunk of another one; and whether it is from another one."""
         follows = index + 1 < len(self.document) and self.document[index + 1] == self.document[index]
         if follows and rng.random() < 0.5:
             return index + 1, False
@@ -145,6 +145,6 @@ class PretrainingTask(EncoderTask[PretrainingBatch]):
         words, weight, bias = model.masked_states(states, batch.where)
         loss, nll = label_smoothed_loss(words, weight, bias, batch.answers, self.recipe.training.label_smoothing)
         strangers = cross_entropy(model.next_sentence_logits(states), batch.strangers, reduction="none")  # (B,)
-        # The two means are to be summed. The trainer divides by the number of masked tokens, so this loss is multiplied by
-        # it, pair by pair: then the parts of several processes add up.
+        # The loss is the sum of two means. The trainer divides by the number of masked tokens, so a pair's
+        # next-sentence loss is multiplied by its number of masked tokens: then the sums of several processes add up.
         return loss + (strangers * batch.where.sum(1)).sum(), nll, len(batch.answers)

@@ -1,4 +1,4 @@
-"""What the trainer needs from a job, and what all jobs share: model, validation, pre-trained weights."""
+"""The interface between the trainer and a job, and what all jobs share: model, validation, pre-trained weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEADS = ("classifier", "pooler", "pooling", "masked_language", "next_sentence", 
 class Task(ABC, Generic[ModelType, BatchType]):
     """A job: built from a recipe and the folder that `prepare` filled. A subclass sets `valid`, `test` and `config`."""
 
-    unit = "examples"  # what the loss is a mean over
+    unit = "examples"  # what the loss is averaged over
     valid: Sequence[Any]
     test: Sequence[Any]
     config: Any  # of the model; a subclass says which
@@ -55,21 +55,21 @@ class Task(ABC, Generic[ModelType, BatchType]):
 
     @abstractmethod
     def loss(self, model: ModelType, batch: BatchType) -> tuple[Tensor, Tensor, int]:
-        """Sums over the batch: the loss to train on and the loss to report; and the number of units they sum over.
+        """Sums over the batch: the loss to train on, the loss to report, and the number of units they sum over.
 
         A task whose model writes text also takes `r_drop`, the weight of R-Drop.
         """
 
     @abstractmethod
     def pipeline(self, model: ModelType, quick: bool = False) -> AnyPipeline:
-        """The model as people will use it; `quick` for validations while training, where speed matters more."""
+        """The pipeline that people will use the model with; `quick` for validation during training, where speed matters more."""
 
-    def search_words(self, quick: bool = False) -> str:
-        """How the model writes when it is scored: `greedy` or `beam 4`; empty if the job involves no search."""
+    def describe_search(self, quick: bool = False) -> str:
+        """How the model decodes when it is scored: `greedy` or `beam 4`; empty if the job involves no search."""
         return ""
 
     def model_config(self, **decided: Any) -> Any:
-        """The settings of the model: the recipe's, and those that the data determines."""
+        """The config of the model: settings from the recipe, and those that the data determines."""
         wanted, start = self.recipe.model, {}
         if wanted["pretrained"]:
             start = pretrained_config(self.recipe)["model"]
@@ -95,7 +95,7 @@ class Task(ABC, Generic[ModelType, BatchType]):
         return self.score(model, self.valid[:limit], processes, quick=not everything)
 
     def score(self, model: ModelType, examples: Sequence[Any], processes: Processes, quick: bool = False) -> Scores:
-        """Scores of the model on any examples, which the processes divide among themselves; and samples."""
+        """Scores of the model on any examples, divided among the processes; and samples."""
         pipeline = self.pipeline(model, quick)
         outputs: list[Any] = [None] * len(examples)
         for rank, part in enumerate(processes.gather(pipeline.predict(examples[processes.rank :: processes.world]))):
@@ -108,7 +108,7 @@ AnyTask: TypeAlias = Task[Any, Any]  # of any job
 
 
 class TextModel(Protocol[WrittenBatch]):
-    """A model that writes text, as its loss needs it: `Seq2Seq`, `Recurrent` or `GPT`."""
+    """What the loss needs of a model that writes text: `Seq2Seq`, `Recurrent` or `GPT`."""
 
     def training_states(self, batch: WrittenBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor]: ...
 
@@ -146,7 +146,7 @@ def ready_files(recipe: Recipe) -> list[Path]:
 
 
 def keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> Facts:
-    """Write a tokenizer into the prepared folder; returns what the manifest must know about it."""
+    """Write a tokenizer into the prepared folder; returns facts about it for the manifest."""
     tokenizer.save(folder / "tokenizer.json")
     return {"roles": tokenizer.roles}
 

@@ -41,7 +41,7 @@ def ready_tokenizers(recipe: Recipe) -> ReadyTokenizers | None:
 
 
 def synthetic_pairs(recipe: Recipe, folder: Path) -> SyntheticPairs | None:
-    """The pairs that were made of a recipe's plain text, in the run directory that `folder` is in."""
+    """The pairs made from a recipe's plain text, in the run directory that contains `folder`."""
     if not isinstance(recipe.data, PairSettings):
         return None
     plain = {"reverse": recipe.data.monolingual_target, "first": recipe.data.monolingual_source}
@@ -50,7 +50,7 @@ def synthetic_pairs(recipe: Recipe, folder: Path) -> SyntheticPairs | None:
 
 
 class SearchSettings(TypedDict):
-    """How to write: keyword arguments of `Translator`."""
+    """How to decode: keyword arguments of `Translator`."""
 
     beam: int
     length_penalty: float
@@ -103,7 +103,7 @@ class TranslationTask(Task[Seq2Seq, Batch]):
         return Translator(model, *tokenizers, **self.decoding(quick), source_language=source, target_language=target)
 
     def decoding(self, quick: bool) -> SearchSettings:
-        """How to write: `quick` for validations while training."""
+        """How to decode; `quick` for validation during training."""
         decoding = self.recipe.decoding
         beam = decoding.validation_beam if quick else decoding.beam
         return {
@@ -115,7 +115,7 @@ class TranslationTask(Task[Seq2Seq, Batch]):
             "repetition_penalty": decoding.repetition_penalty,
         }
 
-    def search_words(self, quick: bool = False) -> str:
+    def describe_search(self, quick: bool = False) -> str:
         beam = self.decoding(quick)["beam"]
         return "greedy" if beam == 1 else f"beam {beam}"
 

@@ -18,7 +18,7 @@ from heedful.errors import HeedfulError, UsageError
 
 SPACE = "▁"  # how SentencePiece writes a space inside a piece
 LANGUAGE = re.compile(r">>.+<<")  # a tag that selects the language to translate into
-BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a byte of a character that is no piece
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a byte of a character that is not a piece
 ROLES = ("pad", "unk", "bos", "eos")  # ids 0 to 3 of a model that we train
 INSTALL = "pip install 'heedful[sentencepiece]'"
 
@@ -74,7 +74,7 @@ def read_sentencepiece(path: Path) -> SentencePieces:
 def train_sentencepiece(texts: Iterable[str], size: int, specials: Sequence[str]) -> Backend:
     """A unigram model of at most `size` pieces, learned by the SentencePiece library, with `specials` as the first ids.
 
-    Characters are normalised as usual there (NFKC, runs of white space become one space); one that is no piece is its bytes.
+    Characters are normalised as usual there (NFKC, runs of white space become one space); characters that are no piece are bytes.
     """
     proto = model_proto()
     from sentencepiece import SentencePieceTrainer

@@ -1,4 +1,4 @@
-"""Text cut into sentences, for models that learned from single ones; what is between them is kept."""
+"""Splits text into sentences, for models trained on single sentences; the white space between them is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{SHORT})\.$")
 
 
 def split_text(text: str) -> list[tuple[str, bool]]:
-    """A text as its sentences (True) and what is between them (False); joined again, they are the text.
+    """A text as its sentences (True) and what is between them (False); joined, they are the text again.
 
     >>> split_text("A dog runs. It barks!  Why?")
     [('A dog runs.', True), (' ', False), ('It barks!', True), ('  ', False), ('Why?', True)]
@@ -32,7 +32,7 @@ def split_text(text: str) -> list[tuple[str, bool]]:
 
 
 def _trimmed(piece: str) -> list[tuple[str, bool]]:
-    """A sentence without the white space around it, which is told apart."""
+    """Separate a sentence from the white space around it."""
     inner = piece.strip()
     if not inner:
         return [(piece, False)] if piece else []

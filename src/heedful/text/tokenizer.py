@@ -19,7 +19,7 @@ from heedful.text.sentencepiece import SPACE, is_unigram, train_sentencepiece
 
 TOKENIZER_KINDS = ("bpe", "wordpiece", "sentencepiece", "char", "byte", "word")
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-# Names that ready-made vocabularies use for padding, unknown, begin and end.
+# Names used in ready-made vocabularies for padding, unknown, begin and end.
 ALIASES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]", "<|unk|>"),
@@ -33,7 +33,7 @@ class Tokenizer:
     """Text ↔ token ids, around a Hugging Face `tokenizers` object. Encoding never adds special tokens."""
 
     def __init__(self, backend: Backend, roles: Mapping[str, str] | None = None) -> None:
-        """`roles` gives the token of a role (pad, unk, bos, eos) if it is none of the usual ones."""
+        """`roles` gives the token of a role (pad, unk, bos, eos) if it has none of the usual names."""
         self.backend = backend
         self.roles = dict(roles or {})
         backend.no_padding()
@@ -149,7 +149,7 @@ class Tokenizer:
         return isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
 
     def halves(self) -> NDArray[np.int64]:
-        """The two tokens that each token was merged from, (size, 2); −1 for a token that is no merge. Only BPE has merges."""
+        """The two tokens that each token was merged from, (size, 2); −1 for a token that is not a merge. Only BPE has merges."""
         found = np.full((self.size, 2), -1, dtype=np.int64)
         model = json.loads(self.backend.to_str())["model"]
         ids = self.backend.get_vocab(with_added_tokens=False)
@@ -162,12 +162,12 @@ class Tokenizer:
         return str(self.backend.decode(list(ids), skip_special_tokens=True))
 
     def continuation(self, ids: Sequence[int]) -> str:
-        """Ids that continue a text → what is to be appended to it: SentencePiece drops the space before the first word."""
+        """Ids that continue a text → the text to append: unlike `decode`, it keeps the space before a first word."""
         first = self.backend.id_to_token(ids[0]) if ids and is_unigram(self.backend) else None
         return f"{' ' if first and first.startswith(SPACE) else ''}{self.decode(ids)}"
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each token as text, for display. Of a character of which a token has only some bytes, these are named."""
+        """Each token as text, for display. If a token ends inside a character, its bytes are shown as numbers."""
         names = [str(self.backend.id_to_token(token)) for token in ids]
         if not isinstance(self.backend.pre_tokenizer, pre_tokenizers.ByteLevel):
             return names

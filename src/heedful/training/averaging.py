@@ -11,7 +11,7 @@ from heedful.training.checkpoint import DamagedCheckpoint, load_checkpoint
 
 
 def mean_weights(paths: Iterable[Path], report: Callable[[str], None]) -> tuple[Tensor | None, int]:
-    """The mean weights of these checkpoints, and of how many it is; damaged ones are reported and left out."""
+    """The mean weights of these checkpoints, and how many were averaged; damaged ones are reported and left out."""
     total: Tensor | None = None
     count = 0
     for path in paths:
@@ -26,5 +26,5 @@ def mean_weights(paths: Iterable[Path], report: Callable[[str], None]) -> tuple[
 
 
 def running_share(decay: float, updates: int) -> float:
-    """The share of the newest weights in the running mean; larger at first, so that early weights are soon forgotten."""
+    """The share of the newest weights in the running mean (EMA); larger at first, so that initial weights are soon forgotten."""
     return 1.0 - min(decay, updates / (updates + 9))

@@ -14,17 +14,18 @@ from heedful.recipes import Recipe
 from heedful.recipes.open_settings import origin_of
 from heedful.training.checkpoint import Progress
 
-ABOUT_DATA = re.compile(r" \(data\.[^)]*\)|;.*|, for .*", re.DOTALL)  # in what a recipe says of itself: where its data comes from
+# The part of a recipe's description that says where its data comes from.
+ABOUT_DATA = re.compile(r" \(data\.[^)]*\)|;.*|, for .*", re.DOTALL)
 
 
 def _what_it_is(recipe: Recipe) -> str:
-    """What the recipe says of itself as a sentence, without what only concerns those who run it."""
+    """The recipe's description as a sentence, without the parts that only concern people who train it."""
     about = ABOUT_DATA.sub("", recipe.about).rstrip(". ") or "a model"
     return f"{about[0].upper()}{about[1:]}."
 
 
 def _helpers(data: PairSettings) -> dict[str, str]:
-    """What a run holds beside the model."""
+    """The other models and the plain text that a run used, for the card's table."""
     found = {
         "plain text of the target": f"{data.monolingual_target}, back-translated by the run's `reverse/`",
         "plain text of the source": f"{data.monolingual_source}, translated by the run's `first/`",

@@ -38,7 +38,7 @@ class Progress:
     stale: int = 0  # validations since the metric last improved
     skipped: int = 0  # steps skipped because the loss was not finite
     skipped_in_row: int = 0
-    library: str = ""  # that computes large products: another one rounds differently
+    library: str = ""  # which library computes large matrix products; another one rounds differently
 
 
 class DamagedCheckpoint(Exception):

@@ -1,4 +1,4 @@
-"""What a training would do: everything up to its first step, in a folder that is deleted, and what follows from it."""
+"""`--dry-run`: does everything up to the first training step in a temporary folder, and reports what training would need."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from heedful.training.worker_trial import SECONDS
 
 
 def dry_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None = None) -> None:
-    """Say what `train` would do with the same arguments; nothing is trained and nothing stays."""
+    """Report what `train` would do with the same arguments; nothing is trained or kept."""
     if torchrun_place() is not None:
         raise UsageError("--dry-run is for one machine; leave out torchrun")
     if (run / "recipe.toml").exists():
-        screen.say(f"{run} has begun: the same command without --dry-run continues it. What follows is about a new run")
+        screen.say(f"{run} exists already: the same command without --dry-run continues it. What follows describes a new run")
     recipe, seconds = without_helpers(recipe, seconds, screen)
     with tempfile.TemporaryDirectory(prefix="heedful-") as folder:
         there = Path(folder)
@@ -37,14 +37,14 @@ def dry_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None = N
         data = sum(path.stat().st_size for path in (there / "data").iterdir())
     assert speed is not None
     s = recipe.training
-    judged, scored = min(s.validate_pairs, len(task.valid)), len(task.valid) + len(task.test)
-    clock = Clock(speed, s.r_drop_from if s.r_drop else 1.0, judged, scored)
+    validated, scored = min(s.validate_pairs, len(task.valid)), len(task.valid) + len(task.test)
+    clock = Clock(speed, s.r_drop_from if s.r_drop else 1.0, validated, scored)
     if fit is not None:
         show_choices(fit.plan(speed), screen)
     screen.say(f"time    about {duration(clock.seconds_of(s.steps, -(-s.steps // s.validate_every)))} for {s.steps:,} steps")
     screen.say(f"memory  about {size(speed.memory)} of {size(memory_of_machine())}")
     disk, free = data + disk_of_models(task, recipe), shutil.disk_usage(existing(run)).free
-    screen.say(f"disk    about {size(disk)} of {size(free)} that are free")
+    screen.say(f"disk    about {size(disk)} of {size(free)} free")
     for needed, there_is, what in ((speed.memory, memory_of_machine(), "memory"), (disk, free, "disk")):
         if needed > there_is:
             screen.say(f"warning: there is not enough {what}; use a smaller model.preset, or model.layers and model.d_model")

@@ -31,7 +31,7 @@ class MatrixStack:
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Every parameter in the order of the vector: the matrix stacks first, then the rest, which is Adam's."""
+    """Every parameter in the order of the vector: first the matrix stacks (Muon), then the rest (Adam)."""
 
     shapes: dict[str, list[int]]  # name → shape
     stacks: tuple[MatrixStack, ...]  # empty without Muon
@@ -56,7 +56,7 @@ def layout_of(model: nn.Module, muon: bool) -> FlatLayout:
     """The layout of a model's parameters; a shared matrix lies in it once."""
     hidden = hidden_matrices(model) if muon else {}  # name → (number, rows, columns)
     behind = (0, math.inf, math.inf)
-    # A stable sort: parameters of the same shape, and all that are not Muon's, stay in the order of the model.
+    # A stable sort: parameters of the same shape, and all of Adam's, stay in the order of the model.
     parameters = sorted(model.named_parameters(), key=lambda item: hidden.get(item[0], behind)[1:])
     counts: Counter[tuple[int, int]] = Counter()
     for number, rows, columns in sorted(hidden.values(), key=lambda matrix: matrix[1:]):

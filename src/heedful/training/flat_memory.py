@@ -16,7 +16,7 @@ EXTRA = 8  # numbers that are summed over processes together with the gradient
 
 
 class FlatMemory:
-    """`state` by name, (size,) each, and the gradient of this process; `shared`: other processes see them, too."""
+    """The vectors of `state` by name, (size,) each, and the gradient of this process; `shared`: all processes see them."""
 
     def __init__(self, size: int, like: Tensor, processes: Processes, running_mean: bool) -> None:
         names = ("weights", "exp_avg", "exp_avg_sq", *(("ema",) if running_mean else ()))
@@ -26,7 +26,7 @@ class FlatMemory:
         self.shared = room is not None
         if room is None:
             rows = torch.zeros(len(names), size, dtype=like.dtype, device=like.device)
-            # The numbers summed with the gradient lie behind it, so that one all-reduce does both.
+            # The extra numbers follow the gradient in memory, so that one all-reduce sums both.
             self.reduced = torch.zeros(size + EXTRA, dtype=like.dtype, device=like.device)
             self.gradients = [self.reduced[:size]]
             self.gradient = self.gradients[0]

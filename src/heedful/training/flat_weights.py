@@ -1,5 +1,5 @@
-"""The weights in training as one flat vector: the all-reduce, the norm, the optimizer step and a checkpoint are one operation
-each, where a small model would spend its time in hundreds of small ones."""
+"""All weights in one flat vector, so that the all-reduce, the gradient norm, the optimizer step and a checkpoint are one
+operation each; a small model would otherwise spend its time in hundreds of small ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heedful.training.weights import AdamSettings, Weights
 
 
 class FlatWeights(Weights):
-    """Moves the parameters of a model into one vector. Processes of one machine share it and divide the updates."""
+    """Moves the parameters of a model into one vector, which the processes of one machine share; each updates a part of it."""
 
     def __init__(self, model: nn.Module, processes: Processes, adam: AdamSettings, ema: float = 0.0, muon: bool = False) -> None:
         super().__init__(ema)
@@ -43,9 +43,10 @@ class FlatWeights(Weights):
         return self.state["weights"], self.gradients[0], self.state["exp_avg"]
 
     def _adopt(self, parameters: dict[str, nn.Parameter], places: dict[str, slice]) -> list[Tensor]:
-        """Copy the parameters into the vector and point them at it; the matrices of Adam's part, which weight decay shrinks.
+        """Copy the parameters into the vector and point them at it.
 
-        Every process fills the part that it updates; together they fill the vector.
+        Every process fills the part that it updates; together they fill the vector. Returns the matrices in Adam's part,
+        the only parameters there that weight decay applies to.
         """
         values, matrices = self.state["weights"], []
         for name, place in places.items():
@@ -64,7 +65,7 @@ class FlatWeights(Weights):
         return matrices
 
     def _adam(self, settings: AdamSettings, fused: bool) -> tuple[nn.Parameter, torch.optim.Adam]:
-        """Adam on the part of the vector that is not Muon's, with moments that lie in the flat state."""
+        """Adam for the part of the vector that Muon does not update; its moments are part of the flat state."""
         part = self.rest_part
         rest = nn.Parameter(self.state["weights"][part])
         rest.grad = self.gradients[0][part]

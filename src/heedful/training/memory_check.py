@@ -18,7 +18,7 @@ BYTES_PER_PARAMETER = 16  # float32: the weight, its gradient and two moments of
 
 
 def check_memory(config: ModelConfig, device: torch.device, processes: int = 1) -> None:
-    """Raise an error if a model of these settings cannot be trained in this machine's memory; nothing is allocated."""
+    """Raise an error if training a model with these settings needs more memory than this machine has; nothing is allocated."""
     parameters = sum(math.prod(shape) for shape in weight_shapes(config).values())
     there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory_of_machine()
     needed = parameters * BYTES_PER_PARAMETER / processes

@@ -1,7 +1,7 @@
 """Muon (Jordan et al., 2024): momentum whose matrix is made orthogonal before every step.
 
 The gradient of a matrix has a few large singular values and many small ones. Adam mostly follows the large ones; Muon
-sets all of them to about 1, so that a batch teaches more. Embeddings, biases and gains stay with Adam.
+sets all of them to about 1, so that each batch teaches more. Embeddings, biases and gains stay with Adam.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from heedful.errors import HeedfulError
 from heedful.recipes.settings import TrainingSettings
 from heedful.runtime.cores import cores
 from heedful.runtime.device import keep_few_kernels, keep_freed_memory, pick_device, wants_bf16
-from heedful.runtime.processes import Processes, explained
+from heedful.runtime.processes import Processes, reporting_lost_processes
 from heedful.tasks.task import AnyTask
 from heedful.training.checkpoint import Progress
 from heedful.training.flat_weights import FlatWeights
@@ -33,11 +33,11 @@ Batches: TypeAlias = Iterator[tuple[Position, TensorBatch | None]]
 # A CPU trains on a batch in pieces, so that only the activations of one piece are kept for the backward pass.
 PIECE = 1024  # positions per piece, at least
 PIECE_NUMBERS = 1 << 18  # narrow models take longer pieces: PIECE_NUMBERS / d_model positions
-PERSISTENT = 20  # steps in a row without a finite loss before giving up
+MOST_SKIPPED = 20  # steps in a row without a finite loss before giving up
 
 
 class StepSums(NamedTuple):
-    """What a step saw, summed over the tokens of all processes."""
+    """The numbers of one step, summed over the tokens of all processes."""
 
     loss: float
     nll: float  # negative log-likelihood
@@ -52,7 +52,7 @@ class StepSums(NamedTuple):
 
 
 class OptimizerStep:
-    """Holds the model in training and its weights with their optimizer; each `take` is a step."""
+    """Holds the model being trained, its weights and their optimizer; each `take` is one step."""
 
     def __init__(self, task: AnyTask, settings: TrainingSettings, processes: Processes) -> None:
         self.task, self.settings, self.processes = task, settings, processes
@@ -73,11 +73,11 @@ class OptimizerStep:
         if settings.shard and processes.world > 1:
             from heedful.training.sharded_weights import ShardedLoss, ShardedWeights  # slow to import, rarely needed
 
-            self.judged_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
+            self.eval_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
             self.loss = root = ShardedLoss(self.model, task.loss)
             self.weights = ShardedWeights(root, processes, adam, settings.ema)
         else:
-            self.judged_model = self.model
+            self.eval_model = self.model
             self.weights = FlatWeights(self.model, processes, adam, settings.ema, settings.optimizer == "muon")
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=bf16)
 
@@ -117,7 +117,7 @@ class OptimizerStep:
         extra = {"r_drop": r_drop} if r_drop else {}
         sums = torch.zeros(3, device=self.device)
         for piece in self.pieces(self.spare if batch is None else batch):
-            with explained():  # sharded weights communicate inside the layers
+            with reporting_lost_processes():  # sharded weights communicate inside the layers
                 with self.autocast:
                     loss, nll, tokens = self.loss(piece.to(self.device), **extra)
                 if batch is None:
@@ -136,26 +136,26 @@ class OptimizerStep:
             self.weights.update(rate, shrink / sums.tokens, s.weight_decay * rate)
 
     def _skip(self, progress: Progress) -> None:
-        """Leave the weights as they are; an error if that has happened many times in a row."""
+        """Skip the update; raise an error if that has happened many times in a row."""
         progress.skipped += 1
         progress.skipped_in_row += 1
-        if progress.skipped_in_row >= PERSISTENT:
+        if progress.skipped_in_row >= MOST_SKIPPED:
             advice = "" if self.settings.clip else " or set training.clip=1"
             raise HeedfulError(
-                f"the loss has not been a finite number for {PERSISTENT} steps (step {progress.step}); "
+                f"the loss has not been a finite number for {MOST_SKIPPED} steps (step {progress.step}); "
                 f"lower training.learning_rate (now {self.learning_rate(progress.step):.2g}){advice}, in another --run"
             )
 
     def pieces(self, batch: TensorBatch) -> list[TensorBatch]:
-        """A batch in pieces, whose gradients add up to its own; whole on a GPU, and with sharded weights, which each piece would
-        gather again."""
+        """Split a batch into pieces whose gradients add up to its own. On a GPU a batch stays whole, and with sharded weights
+        too, because every piece would gather them again."""
         if self.device.type != "cpu" or self.settings.shard:
             return [batch]
         return batch.pieces(max(PIECE, PIECE_NUMBERS // self.model.config.d_model))
 
     @cached_property
     def spare(self) -> TensorBatch:
-        """A batch for a process whose share of a batch is empty."""
+        """A batch to run when this process's share of a batch is empty; its gradient is multiplied by zero."""
         return next(batch for _, batch in self.task.batches(Position(), 0, 1) if batch is not None)
 
     @property

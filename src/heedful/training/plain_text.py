@@ -1,4 +1,4 @@
-"""Plain text made into pairs before a translator is trained: helper models, in its run directory, translate it.
+"""Turns plain text into training pairs: helper models are trained first, inside the run directory, and translate it.
 
 A reverse model writes the source of each line in the target's language (back-translation); a first model in the same
 direction writes the target of each line in the source's language (self-training). Every step is done once: the same command
@@ -18,7 +18,7 @@ from heedful.data.drops import Drops
 from heedful.data.lines import read_lines
 from heedful.data.monolingual import choose_lines, chosen_lines, translate_lines
 from heedful.data.prepare_pairs import files_of
-from heedful.data.statistics import CHARACTERS, pair_statistics
+from heedful.data.statistics import CHARACTERS_PER_TOKEN, pair_statistics
 from heedful.errors import UsageError
 from heedful.jobs.data_settings import PairSettings
 from heedful.pipelines.load import load_pipeline
@@ -33,18 +33,18 @@ from heedful.runtime.screen import Screen
 class Helper:
     """A model that is trained first."""
 
-    setting: str  # of the data section, which names the plain text that it translates
+    setting: str  # the data setting that names the plain text it translates
     folder: str  # in the run directory
     reverse: bool
 
 
 ABOUT = {True: "of the other direction", False: "of the same direction"}
 HELPERS = (Helper("monolingual_target", "reverse", True), Helper("monolingual_source", "first", False))
-STEPS = 0.5  # of a helper's training, as a share of the recipe's, where these are given
-LOOKED_AT = 5000  # lines that show which language a plain text is in
-FEW = 20  # words that may be alike in both languages
+STEP_SHARE = 0.5  # of a helper, as a share of the recipe's steps, if those are given
+SAMPLED_LINES = 5000  # lines read to recognise the language of a plain text
+SHARED_WORDS = 20  # words that may be the same in both languages
 PASSES = 8  # over the pairs made of plain text, at least; a rule of thumb
-TRANSLATING = 1 / 6  # of the time there is
+TRANSLATION_SHARE = 1 / 6  # of the given time
 Train = Callable[[Recipe, Path, float | None], object]
 
 
@@ -54,11 +54,11 @@ def train_helpers(
     screen: Screen,
     seconds: float | None,
     train: Train,
-    as_first: Callable[[Callable[[], None]], None] = lambda work: work(),
+    on_first_rank: Callable[[Callable[[], None]], None] = lambda work: work(),
 ) -> float | None:
-    """Train the helpers that a recipe needs and let them translate; returns the seconds that are left of those there are.
+    """Train the helpers that a recipe needs and let them translate; returns the seconds that remain.
 
-    `train` trains a recipe in a run directory in some seconds; of several processes `as_first` lets the first do something.
+    `train` trains a recipe in a run directory within some seconds; `on_first_rank` runs something on rank 0 only.
     """
     started = time.monotonic()
     helpers = helpers_of(recipe)
@@ -68,28 +68,28 @@ def train_helpers(
     for helper in helpers:
         screen.say(f"before the model itself, one {ABOUT[helper.reverse]} in {run / helper.folder}")
         train(helper_recipe(recipe, helper), run / helper.folder, seconds and share * seconds)
-        limit = seconds and TRANSLATING * seconds / len(helpers)
+        limit = seconds and TRANSLATION_SHARE * seconds / len(helpers)
         left = seconds and seconds - (time.monotonic() - started) - (limit or 0)
-        as_first(partial(translate_plain_text, recipe, run, helper, screen, limit, left))
+        on_first_rank(partial(translate_plain_text, recipe, run, helper, screen, limit, left))
     return None if seconds is None else max(1.0, seconds - (time.monotonic() - started))
 
 
 def check_plain_text(recipe: Recipe, helper: Helper) -> None:
-    """Raise an error if the plain text cannot be read, or is in the other language of the pairs, by the words they know."""
+    """Raise an error if the plain text cannot be read, or its words show that it is in the other language of the pairs."""
     path, training = getattr(recipe.data, helper.setting), files_of(recipe.data)["train"]
     if not path or training is None:
         return
-    plain = {word for line in islice(read_lines(Path(path)), LOOKED_AT) for word in line.split()}
+    plain = {word for line in islice(read_lines(Path(path)), SAMPLED_LINES) for word in line.split()}
     sides: tuple[set[str], set[str]] = set(), set()
-    for pair in islice(training.read(Drops()), LOOKED_AT):
+    for pair in islice(training.read(Drops()), SAMPLED_LINES):
         for words, text in zip(sides, pair, strict=True):
             words.update(text.split())
     own, other = (len(plain & sides[side]) for side in ((1, 0) if helper.reverse else (0, 1)))
-    if other > 2 * own + FEW:
+    if other > 2 * own + SHARED_WORDS:
         wanted = next(one.setting for one in HELPERS if one is not helper)
         raise UsageError(
             f"data.{helper.setting}={path} has {other:,} words of the other side of the pairs and only {own:,} of its own; "
-            f"is it data.{wanted}, or are data.source and data.target exchanged?"
+            f"is it data.{wanted}, or are data.source and data.target swapped?"
         )
 
 
@@ -102,13 +102,13 @@ def helpers_of(recipe: Recipe) -> list[Helper]:
 
 
 def helper_recipe(recipe: Recipe, helper: Helper) -> Recipe:
-    """The recipe of a helper model. The other one of two directions is trained as long as the first."""
+    """The recipe of a helper model. With `both`, the other direction is trained as long as the first."""
     data = replace(recipe.data, both=False, monolingual_target="", monolingual_source="")
     training = recipe.training
     if not recipe.data.both:
         data = replace(data, test_source="", test_target="")
         if "training.steps" not in recipe.open:
-            training = replace(training, steps=max(1, round(STEPS * training.steps)))
+            training = replace(training, steps=max(1, round(STEP_SHARE * training.steps)))
     if helper.reverse:
         data = replace(data, reverse=not data.reverse)
         if recipe.model["pretrained"]:  # it has the direction of the recipe's own model
@@ -120,7 +120,7 @@ def helper_recipe(recipe: Recipe, helper: Helper) -> Recipe:
 
 
 def without_helpers(recipe: Recipe, seconds: float | None, screen: Screen) -> tuple[Recipe, float | None]:
-    """The recipe of the model itself and the time that is left for it, for plans: what helpers would do is only told."""
+    """The recipe of the model itself and the time left for it, for planning; the helpers are only announced."""
     helpers = helpers_of(recipe)
     for helper in helpers:
         check_plain_text(recipe, helper)
@@ -135,12 +135,12 @@ def without_helpers(recipe: Recipe, seconds: float | None, screen: Screen) -> tu
 def translate_plain_text(
     recipe: Recipe, run: Path, helper: Helper, screen: Screen, seconds: float | None, left: float | None
 ) -> None:
-    """Let a trained helper translate the plain text it is for in so many seconds: what can then be read often enough in those
-    that are left."""
+    """Let a trained helper translate its plain text for at most `seconds`: as many lines as training can repeat often enough
+    in the `left` seconds after that."""
     plain = getattr(recipe.data, helper.setting)
     if not plain:
         return
-    side = 1 if helper.reverse else 0  # of the pairs, in which the text is
+    side = 1 if helper.reverse else 0  # of the pairs, in the language of the plain text
     splits = [files for files in files_of(recipe.data).values() if files]
     known = [[pair[side] for pair in files.read(Drops())] for files in splits]
     folder = run / helper.folder
@@ -150,15 +150,15 @@ def translate_plain_text(
     most = None
     if left is not None and (steps := steps_in(folder, left)) < (needed := steps_for_pairs(recipe)):
         most = 0
-        told = f"plain text: left out; about {steps:,} steps fit into the time that is left, and the pairs alone need {needed:,}"
-        screen.say(f"{told}. More --time, more help from plain text")
+        told = f"plain text: left out; about {steps:,} steps fit into the remaining time, and the pairs alone need {needed:,}"
+        screen.say(f"{told}. Give more --time to use it")
     elif often is not None and often < PASSES:
-        told = f"plain text: its {len(lines):,} lines can be read {often:.1f} times, but teach little in fewer than {PASSES}"
+        told = f"plain text: its {len(lines):,} lines fit into training {often:.1f} times; fewer than {PASSES} help little"
         if left is None:
-            screen.say(f"{told}; give more training.steps, or less text")
+            screen.say(f"{told}; raise training.steps or give less text")
         else:
             most = max(1, int(len(lines) * often / PASSES))
-            screen.say(f"{told}; {most:,} are used. More --time, more text")
+            screen.say(f"{told}; {most:,} are used. Give more --time to use more")
     translator = load_pipeline(folder / "best", pick_device(recipe.training.device))
 
     def translate(texts: Sequence[str]) -> list[str]:
@@ -170,8 +170,8 @@ def translate_plain_text(
 
 
 def passes_over(recipe: Recipe, helper: Path, lines: Sequence[str], left: float | None) -> float | None:
-    """How often training can read pairs made of these lines, and as many true ones: in the seconds that are left, at the
-    speed of a helper's run, or in the steps of the recipe; None if neither is limited."""
+    """How many passes training can make over pairs made of these lines and as many true ones: in the seconds that are left,
+    at the speed of a helper's run, or in the steps of the recipe; None if neither is limited."""
     if left is not None:
         speeds = [row["tokens"] / row["seconds"] for row in read_metrics(helper / "metrics.jsonl") if row["kind"] == "train"]
         if not speeds:
@@ -181,7 +181,7 @@ def passes_over(recipe: Recipe, helper: Path, lines: Sequence[str], left: float 
         return None
     else:
         tokens = recipe.training.steps * recipe.training.batch_tokens * recipe.training.accumulate
-    return float(tokens / (2 * sum(len(line) / CHARACTERS + 1 for line in lines)))
+    return float(tokens / (2 * sum(len(line) / CHARACTERS_PER_TOKEN + 1 for line in lines)))
 
 
 def steps_in(helper: Path, seconds: float) -> int:
@@ -191,6 +191,6 @@ def steps_in(helper: Path, seconds: float) -> int:
 
 
 def steps_for_pairs(recipe: Recipe) -> int:
-    """The steps that would be planned for the pairs alone if there were no limit of time."""
+    """The steps that would be planned for the pairs alone, without a time limit."""
     given = {name: value for name, value in recipe.flat().items() if name not in recipe.open}
     return plan_pairs(pair_statistics(recipe.data, recipe.training.seed), given).full_steps

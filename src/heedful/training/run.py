@@ -35,15 +35,16 @@ from heedful.training.plain_text import train_helpers
 from heedful.training.trainer import Trainer
 from heedful.training.worker_trial import measure_speed, with_chosen_workers
 
-# Settings that may differ when a run is resumed: they say where it is computed, not what.
+# Settings that may change when a run is resumed: they say where it runs, not what it computes.
 FREE = ("training.workers", "training.device", "training.shard")
-TRIAL = "trial.toml"  # the recipe that a trial of workers is made with; it is there as long as the trial lasts
+TRIAL = "trial.toml"  # the recipe that the processes of a worker trial read; deleted after the trial
 
 
 def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: float | None = None) -> RunResults:
     """Train a recipe in a run directory, or continue it; returns the results that `results.json` holds.
 
-    A recipe that leaves settings open is planned for so many `seconds` in all, or else until more training brings little.
+    If the recipe leaves settings open, they are planned so that everything ends within `seconds`, or, without a limit, so
+    that longer training would gain little.
     """
     place = torchrun_place()
     screen = screen or (Screen() if place is None or place[0] == 0 else Silence())
@@ -61,7 +62,7 @@ def train(recipe: Recipe, run: Path, screen: Screen | None = None, seconds: floa
                 return done
             recipe, _ = with_workers_and_steps(recipe, fit, run, screen)
             write_text(run / "recipe.toml", recipe.to_toml())
-            with _started(run, recipe.training.workers, "train", recipe) as processes:
+            with _start_workers(run, recipe.training.workers, "train", recipe) as processes:
                 return _train_and_finish(recipe, run, processes, screen)
     except (OSError, SafetensorError) as error:
         if disk_is_full(error):
@@ -83,10 +84,10 @@ def _train_together(recipe: Recipe, run: Path, processes: Processes, screen: Scr
             def train_helper(own: Recipe, folder: Path, share: float | None) -> object:
                 return _train_together(own, folder, processes, screen, share)
 
-            def as_first(work: Callable[[], None]) -> None:
-                _first_does(processes, work)
+            def on_first_rank(work: Callable[[], None]) -> None:
+                _on_first_rank(processes, work)
 
-            seconds = train_helpers(recipe, run, screen, seconds, train_helper, as_first)
+            seconds = train_helpers(recipe, run, screen, seconds, train_helper, on_first_rank)
         recipe = _open_together(recipe, run, processes, screen, seconds)
         return finished_results(run) or _train_and_finish(recipe, run, processes, screen)
 
@@ -107,7 +108,9 @@ def finished_results(run: Path) -> RunResults | None:
 
 
 def open_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> tuple[Recipe, Fit | None]:
-    """Settle the recipe and, unless the run has finished, prepare the data; also how the recipe is fitted to them, if it is."""
+    """Check the recipe against the run and, unless the run has finished, prepare the data.
+
+    Returns the recipe, and the `Fit` that chooses its open settings if it has any."""
     check_time(recipe, seconds)
     recipe = _settle(recipe, run, screen, seconds)
     if finished_results(run) is not None:
@@ -136,15 +139,15 @@ def check_time(recipe: Recipe, seconds: float | None) -> None:
 def with_workers_and_steps(
     recipe: Recipe, fit: Fit | None, run: Path, screen: Screen, seconds: float | None = None
 ) -> tuple[Recipe, Speed | None]:
-    """The recipe with a number of workers and, where it is fitted, what follows from their speed; both by a trial.
+    """Choose the number of workers and, with a `fit`, the settings that depend on their speed; both by a short trial.
 
-    With `seconds` there is a trial of this length in any case.
+    With `seconds` a trial of this length always takes place.
     """
     path = run / TRIAL
     write_text(path, recipe.to_toml())
     try:
         wanted = seconds or (fit.trial_seconds if fit is not None else None)
-        recipe, speed = with_chosen_workers(recipe, run, screen, partial(_started, run), wanted)
+        recipe, speed = with_chosen_workers(recipe, run, screen, partial(_start_workers, run), wanted)
     finally:
         path.unlink()
     if fit is not None:
@@ -156,17 +159,17 @@ def with_workers_and_steps(
 
 
 def _settle(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -> Recipe:
-    """The recipe a run began with, which the one asked for must equal; what it leaves open was decided then."""
+    """The recipe to continue with: an existing run must have the same one. Open settings keep the values chosen at its start."""
     path = run / "recipe.toml"
     device, asked = pick_device(recipe.training.device), recipe.training.workers
     if asked > most_workers(device):
-        raise UsageError(f"training.workers={asked} is too many for {device}; {most_workers(device)} is the most")
+        raise UsageError(f"training.workers={asked} is too many for {device}; at most {most_workers(device)}")
     if not path.exists():
         return recipe
     before = load_recipe(str(path))
     then = before.flat()
     if seconds is not None:
-        screen.say(f"{run} goes on with the plan it began with; --time counts only at the start")
+        screen.say(f"{run} continues with the plan made when it began; --time only applies to a new run")
     recipe = with_values(recipe, {name: then[name] for name in recipe.open if name in then})
     now = recipe.flat()
     changed = [
@@ -184,14 +187,14 @@ def _settle(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) ->
 
 
 def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Screen, seconds: float | None) -> Recipe:
-    """Under torchrun the first process opens the run; the others then find everything there."""
+    """Under torchrun rank 0 opens the run; the other ranks then find everything prepared."""
     fit: Fit | None = None
 
     def open_it() -> None:
         nonlocal recipe, fit
         recipe, fit = open_run(recipe, run, screen, seconds)
 
-    _first_does(processes, open_it)
+    _on_first_rank(processes, open_it)
     recipe, trial = processes.gather((recipe, fit and fit.trial_seconds))[0]
     speed = measure_speed(recipe, run, processes, trial) if trial else None
     if fit is not None:
@@ -204,8 +207,8 @@ def _open_together(recipe: Recipe, run: Path, processes: Processes, screen: Scre
     return recipe
 
 
-def _first_does(processes: Processes, work: Callable[[], None]) -> None:
-    """Under torchrun the first process does some work, for which the others wait; if it fails, all do."""
+def _on_first_rank(processes: Processes, work: Callable[[], None]) -> None:
+    """Run some work on rank 0 while the other ranks wait; if it fails, all of them raise the error."""
     problem: HeedfulError | None = None
     if processes.first:
         try:
@@ -219,19 +222,19 @@ def _first_does(processes: Processes, work: Callable[[], None]) -> None:
         raise HeedfulError(failed)
 
 
-def _started(run: Path, number: int, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:
-    """Worker processes of this machine on a job; this process leads them."""
+def _start_workers(run: Path, number: int, job: str, recipe: Recipe) -> AbstractContextManager[Processes]:
+    """Start worker processes on this machine for a job; this process leads them."""
     return with_workers(number, run, "heedful.training.worker", [job, *_free_settings(recipe)])
 
 
 def _free_settings(recipe: Recipe) -> list[str]:
-    """Settings that a worker is given, because the recipe that a run began with may differ in them."""
+    """The settings in which this command may differ from the run's recipe file, as overrides for a worker."""
     flat = recipe.flat()
     return [f"{key}={flat[key]}" for key in FREE]
 
 
 def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None:
-    """What a worker does: the same as its leader, silently."""
+    """The work of a worker: the same as its leader's, without output."""
     what, _, seconds = job.partition(" ")
     recipe = load_recipe(str(run / (TRIAL if what == "trial" else "recipe.toml")), settings)
     if what == "trial":
@@ -241,11 +244,11 @@ def work(run: Path, processes: Processes, job: str, settings: list[str]) -> None
 
 
 def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: Screen) -> RunResults:
-    """Train to the end and score, or stop when asked to."""
+    """Train to the end and score; raises `Stopped` if asked to stop before."""
     task = JOBS[recipe.task].task_class(recipe, run / "data")
     trainer = Trainer(task, recipe, run, processes, screen)
     if processes.first:
-        total = sum(p.numel() for p in trainer.judged_model.parameters())
+        total = sum(p.numel() for p in trainer.eval_model.parameters())
         screen.say(f"model: {origin_of(recipe)}, {total:,} parameters, on {trainer.device} in {trainer.optimizer_step.precision}")
     if trainer.resume():
         screen.say(f"continuing from step {trainer.progress.step:,}")
@@ -268,7 +271,7 @@ def _train_and_finish(recipe: Recipe, run: Path, processes: Processes, screen: S
 
 
 def finish(run: Path, screen: Screen | None = None) -> RunResults:
-    """Models, scores and report of a run that was stopped, from its last checkpoint; training can be continued from there."""
+    """Make models, scores and a report from the last checkpoint of a stopped run; training can still be continued."""
     screen = screen or Screen()
     path = run / "recipe.toml"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Weights of which every process holds a shard (PyTorch's FSDP2), for models that do not fit into one process."""
+"""Weights sharded over the processes (PyTorch's FSDP2), for models that do not fit into one process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from heedful.data.collation import TensorBatch
 from heedful.nn.decoder import DecoderLayer
 from heedful.nn.encoder import EncoderLayer
-from heedful.runtime.processes import Processes, explained
+from heedful.runtime.processes import Processes, reporting_lost_processes
 from heedful.training.averaging import running_share
 from heedful.training.weights import AdamSettings, Weights
 
@@ -93,7 +93,7 @@ class ShardedWeights(Weights):
                 for mean, p in zip(self.means, self.parameters, strict=True)
             ]
         whole: dict[str, list[Tensor]] = {}
-        with torch.no_grad(), explained():
+        with torch.no_grad(), reporting_lost_processes():
             for name, pieces in parts.items():
                 for piece in pieces:  # gathered one at a time; only the first process keeps them
                     full = piece.full_tensor()
@@ -102,7 +102,7 @@ class ShardedWeights(Weights):
         return {name: torch.cat(pieces) for name, pieces in whole.items()}
 
     @torch.no_grad()
-    @explained()
+    @reporting_lost_processes()
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
         for name, vector in vectors.items():
             pieces = vector.split([p.numel() for p in self.parameters])
@@ -127,7 +127,7 @@ class ShardedWeights(Weights):
             mean.copy_(kept)
 
     @torch.no_grad()
-    @explained()
+    @reporting_lost_processes()
     def fill(self, model: nn.Module) -> None:
         for parameter, part in zip(model.parameters(), self.parameters, strict=True):
             parameter.copy_(part.full_tensor())

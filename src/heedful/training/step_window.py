@@ -1,4 +1,4 @@
-"""What is reported of the steps since the last report: their mean loss, their speed, and the time spent waiting for data."""
+"""Statistics of the steps since the last report: mean loss, speed, and time spent waiting for data."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ from heedful.training.optimizer_step import Batches, OptimizerStep
 from heedful.training.step_window import StepWindow
 from heedful.training.weight_history import keep_weights
 
-WARM = 2  # steps before a trial begins to count
+TRIAL_WARMUP = 2  # steps of a trial that are not timed
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
-SOME = 100  # held-out pairs that a trial scores
+TRIAL_PAIRS = 100  # held-out pairs that a trial scores
 
 
 class Trainer:
@@ -53,13 +53,13 @@ class Trainer:
         self.settings = recipe.training
         self.optimizer_step = OptimizerStep(task, recipe.training, processes)
         self.device, self.weights = self.optimizer_step.device, self.optimizer_step.weights
-        self.model, self.judged_model = self.optimizer_step.model, self.optimizer_step.judged_model
+        self.model, self.eval_model = self.optimizer_step.model, self.optimizer_step.eval_model
         self.progress = Progress()
         self.folder = run / "checkpoints"
         self.stop_asked = False
 
     def ask_to_stop(self) -> None:
-        """Let the present step finish, save a checkpoint and return from `train`."""
+        """Make `train` finish the current step, save a checkpoint and return."""
         self.stop_asked = True
 
     # Continuing
@@ -87,17 +87,17 @@ class Trainer:
         save_checkpoint(self.folder, vectors, self.weights.layout, self.progress)
         prune_checkpoints(self.folder, {self.progress.step, *self.scheduled()[-max(2, self.settings.average) :]})
 
-    def look_back(self) -> None:
-        """Keep the weights of this step for good, if it is the time for it."""
+    def keep_history(self) -> None:
+        """Archive the weights of this step if `training.history` asks for it."""
         if not self.settings.history or self.progress.step % self.settings.history:
             return
-        with self.weights.judged():
-            self.weights.fill(self.judged_model)
+        with self.weights.averaged():
+            self.weights.fill(self.eval_model)
             if self.processes.first:
-                keep_weights(self.folder.parent, self.progress.step, self.judged_model)
+                keep_weights(self.folder.parent, self.progress.step, self.eval_model)
 
     def scheduled(self) -> list[int]:
-        """Steps up to now whose checkpoints were scheduled; one made by Ctrl-C was not, and is never averaged."""
+        """Steps so far whose checkpoints were scheduled; a checkpoint made by Ctrl-C is not, and is never averaged."""
         step = self.progress.step
         planned = list(range(self.settings.checkpoint_every, step + 1, self.settings.checkpoint_every))
         if self.finished and step not in planned:
@@ -120,9 +120,9 @@ class Trainer:
         window = StepWindow(p)
         try:
             self.screen.at_step(p.step, s.steps)
-            self.look_back()
+            self.keep_history()
             if not p.step and self.recipe.model["pretrained"] and self.recipe.model["kind"] in WRITERS:
-                self.validate(log, on_best)  # what the pre-trained model can do already; the best is never worse
+                self.validate(log, on_best)  # score the pre-trained model itself, so that the best model is never worse than it
             while not self.finished:
                 started = time.perf_counter()
                 stop = self.step(data, window)
@@ -130,7 +130,7 @@ class Trainer:
                 self.screen.at_step(p.step, s.steps)
                 if p.step % s.log_every == 0 or p.step == s.steps:
                     self.report(log, window, data.waited)
-                self.look_back()
+                self.keep_history()
                 better = False
                 if p.step % s.validate_every == 0 or p.step == s.steps:
                     better = self.validate(log, on_best)
@@ -143,9 +143,9 @@ class Trainer:
             data.close()
 
     def trial(self, seconds: float, whole: bool, clock: Callable[[], float]) -> Speed:
-        """How fast this goes by a clock, measured by training for about so long; the weights are useless afterwards.
+        """Measure the speed by training for about `seconds` of `clock`; the weights are useless afterwards.
 
-        If `whole`, steps with R-Drop and the writing of validations are measured, too.
+        With `whole`, steps with R-Drop and the scoring of validation pairs are measured too.
         """
         units, step = self._run_for(seconds, clock)
         if not whole:
@@ -154,33 +154,33 @@ class Trainer:
         if self.settings.r_drop:
             self.progress.step = math.ceil(self.optimizer_step.r_drop_begins)
             r_drop_step = self._run_for(seconds / 2, clock)[1]
-        with self.judging() as model:
+        with self.evaluating() as model:
             validation, scoring = (self._seconds_per_pair(model, quick, clock) for quick in (True, False))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT * self.processes.world
         return Speed(units / step, step, r_drop_step, validation, scoring, memory)
 
     def _run_for(self, seconds: float, clock: Callable[[], float]) -> tuple[float, float]:
-        """Train for about so long; returns units and seconds per step, without the first steps."""
+        """Train for about this long; returns units and seconds per step, not counting the warm-up steps."""
         first = self.progress.step
         data, started, before = Prefetch(self.task.batches(Position(), self.processes.rank, self.processes.world)), 0.0, 0
         self.stop_asked = False
         try:
             while not self.step(data, StepWindow(self.progress)):
                 now = clock()
-                if self.progress.step == first + WARM:
+                if self.progress.step == first + TRIAL_WARMUP:
                     started, before = now, self.progress.tokens
-                elif self.progress.step > first + WARM and now - started > seconds:
-                    self.stop_asked = self.processes.first  # the next step passes it on to the others
-            steps = self.progress.step - first - WARM
+                elif self.progress.step > first + TRIAL_WARMUP and now - started > seconds:
+                    self.stop_asked = self.processes.first  # the next step tells the other processes
+            steps = self.progress.step - first - TRIAL_WARMUP
             return (self.progress.tokens - before) / steps, (clock() - started) / steps
         finally:
             data.close()
 
     def _seconds_per_pair(self, model: nn.Module, quick: bool, clock: Callable[[], float]) -> float:
-        """How long scoring takes for each held-out pair; the recipe's `decoding.max_extra` should be 0, because a model that has
-        learned nothing writes on and on."""
+        """Seconds to score one held-out pair. The recipe's `decoding.max_extra` should be 0, because an untrained model never
+        stops writing."""
         self.task.score(model, self.task.valid[: self.processes.world], self.processes, quick)
-        some, started = self.task.valid[:SOME], clock()
+        some, started = self.task.valid[:TRIAL_PAIRS], clock()
         self.task.score(model, some, self.processes, quick)
         return (clock() - started) / len(some)
 
@@ -194,7 +194,7 @@ class Trainer:
     # Reporting
 
     def report(self, log: MetricsLog | None, window: StepWindow, waited: float) -> None:
-        """Log the steps since the last report."""
+        """Log the statistics of the steps since the last report."""
         p = self.progress
         values = window.close(p, waited)
         if log is not None:
@@ -210,7 +210,7 @@ class Trainer:
     def validate(self, log: MetricsLog | None, on_best: Callable[[Scores], None]) -> bool:
         """Score the model on held-out examples, and remember whether it is the best so far."""
         p, metric = self.progress, self.settings.metric
-        with self.judging() as model:
+        with self.evaluating() as model:
             scores = self.task.validate(model, self.processes)
             score = ranking(scores, metric)
             better = p.best is None or score > p.best
@@ -222,7 +222,7 @@ class Trainer:
                     on_best(scores)
         if log is not None:
             log.write("valid", p.step, scores)
-        how = self.task.search_words(quick=True)
+        how = self.task.describe_search(quick=True)
         name = f"validation ({how})" if how else "validation"
         self.screen.say(f"step {p.step:,}  {name}: {one_line(scores)}{'  (best)' if better else ''}")
         for sample in scores["samples"][:2]:
@@ -230,23 +230,23 @@ class Trainer:
         return better
 
     @contextmanager
-    def judging(self) -> Iterator[nn.Module]:
-        """The model that is validated and kept, with the right weights inside the block."""
-        with self.weights.judged():
-            self.weights.fill(self.judged_model)
-            yield self.judged_model
+    def evaluating(self) -> Iterator[nn.Module]:
+        """Inside the block, the model to validate and save: with the running mean of the weights if there is one."""
+        with self.weights.averaged():
+            self.weights.fill(self.eval_model)
+            yield self.eval_model
 
     # Ending
 
-    def settle(self) -> str:
-        """Give the validated model its final weights; returns a description of them."""
+    def set_final_weights(self) -> str:
+        """Set the weights of the final model; returns a description of them."""
         if self.settings.ema:
             self.weights.swap_mean()
             what = "running mean of the weights"
         else:
             used = self.average_last()
             what = f"mean of the last {used} checkpoints" if used > 1 else "weights of the last step"
-        self.weights.fill(self.judged_model)
+        self.weights.fill(self.eval_model)
         return what
 
     def average_last(self) -> int:
@@ -260,6 +260,6 @@ class Trainer:
 
 
 def on_a_line(text: str, longest: int = 100) -> str:
-    """A text without line breaks, cut where it would fill the screen."""
+    """A text without line breaks, truncated to fit on the screen."""
     text = " ".join(text.split())
     return text if len(text) <= longest else f"{text[:longest]}…"

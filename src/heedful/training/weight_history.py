@@ -1,4 +1,4 @@
-"""Weights kept during training to look back at: how a model came to be, from its first random weights on."""
+"""Snapshots of the weights during training, to show how a model developed from its random start."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ FOLDER = "history"
 
 
 def keep_weights(run: Path, step: int, model: nn.Module) -> None:
-    """Write the weights of a step in 16 bits, if they are not kept already."""
+    """Write the weights of a step in 16 bits, unless they have been written already."""
     path = run / FOLDER / f"step-{step:09d}.safetensors"
     if path.is_file():
-        return  # of a run that was continued from an earlier step
+        return  # written before the run was continued from an earlier checkpoint
     path.parent.mkdir(exist_ok=True)
     weights = {name: weight.to("cpu", torch.float16).contiguous() for name, weight in named_weights(model).items()}
     write_whole(path, lambda temporary: save_file(weights, temporary))
 
 
 def earlier_weights(folder: Path, model: nn.Module, count: int) -> list[Checkpoint]:
-    """At most `count` of the weights that the run of a model directory has kept, evenly spread over its training."""
+    """At most `count` snapshots from the run that a model directory belongs to, evenly spread over its training."""
     kept = folder.resolve().parent / FOLDER
     found = sorted((int(match[1]), path) for path in kept.glob("step-*") if (match := NAME.fullmatch(path.name)))
     if not found:
-        raise HeedfulError(f"{kept.parent} has no earlier weights; training.history=STEPS keeps some while a model is trained")
+        raise HeedfulError(f"{kept.parent} has no earlier weights; training.history=STEPS keeps some during training")
     shapes = {name: tuple(weight.shape) for name, weight in named_weights(model).items()}
     places = sorted({round(place) for place in np.linspace(0, len(found) - 1, min(count, len(found)))})
     checkpoints = []
@@ -45,6 +45,6 @@ def earlier_weights(folder: Path, model: nn.Module, count: int) -> list[Checkpoi
         except (OSError, SafetensorError) as error:
             raise HeedfulError(f"{path} cannot be read: {error}") from error
         if {name: tuple(weight.shape) for name, weight in weights.items()} != shapes:
-            raise HeedfulError(f"{path} holds the weights of another model than {folder}")
+            raise HeedfulError(f"{path} holds the weights of a different model from {folder}")
         checkpoints.append(Checkpoint(step, weights))
     return checkpoints

@@ -1,6 +1,6 @@
-"""What the trainer needs of the weights in training, however they are distributed over processes.
+"""The interface between the trainer and the weights it trains, however they are distributed over processes.
 
-`flat_weights` keeps them whole in one vector, `sharded_weights` gives every process a part (FSDP2).
+`flat_weights` keeps them in one vector that every process has; `sharded_weights` gives each process a part (FSDP2).
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ class Weights(ABC):
 
     @abstractmethod
     def update(self, rate: float, scale: float, decay: float) -> None:
-        """An optimizer step with `scale` · the summed gradient, after every matrix shrinks by the fraction `decay` (AdamW;
-        vectors, such as biases and gains, do not)."""
+        """Take an optimizer step with `scale` · the summed gradient, after weight decay: every matrix shrinks by the fraction
+        `decay` (AdamW); biases and gains do not."""
 
     @abstractmethod
     def vectors(self) -> dict[str, Tensor]:
-        """`weights`, Adam's `exp_avg` and `exp_avg_sq` and, if there is one, the running mean `ema`: a checkpoint.
+        """What a checkpoint holds: `weights`, Adam's `exp_avg` and `exp_avg_sq`, and the running mean `ema` if there is one.
 
-        The first process writes it; the others may get nothing.
+        Rank 0 writes it; the other ranks may get nothing.
         """
 
     @abstractmethod
     def load(self, vectors: dict[str, Tensor], updates: int) -> None:
-        """Restore some or all of what `vectors` returned after `updates` updates."""
+        """Restore some or all of what `vectors` returned after this many updates."""
 
     @abstractmethod
     def swap_mean(self) -> None:
-        """Exchange the weights with their running mean."""
+        """Swap the weights and their running mean."""
 
-    def fill(self, model: nn.Module) -> None:  # noqa: B027  # not abstract: most weights have nothing to do here
-        """Copy the weights into the model that is validated, if that is not the trained one, which has them."""
+    def fill(self, model: nn.Module) -> None:  # noqa: B027  # not abstract: usually there is nothing to do
+        """Copy the weights into the model used for validation, if it is not the trained model itself."""
 
     @contextmanager
-    def judged(self) -> Iterator[None]:
-        """Inside, the model has the weights that are validated and kept: their running mean, if there is one."""
+    def averaged(self) -> Iterator[None]:
+        """Inside the block, the model has the running mean of the weights, if there is one: what is validated and saved."""
         if self.ema:
             self.swap_mean()
         try:

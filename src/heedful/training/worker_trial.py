@@ -1,4 +1,4 @@
-"""How many worker processes to train with: the number given, or the fastest of those possible, measured by a short trial."""
+"""How many worker processes to train with: the given number, or the fastest one in a short trial."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from heedful.runtime.processes import Processes, most_workers
 from heedful.runtime.screen import Screen, Silence
 from heedful.training.trainer import Trainer
 
-SECONDS = 3.0  # that each number of workers is tried for
-LEAST_TOKENS = 500  # of a batch that are worth a worker of their own
+SECONDS = 3.0  # for each number of workers tried
+LEAST_TOKENS = 500  # of a batch that make another worker worthwhile
 
 
 def with_chosen_workers(
@@ -30,14 +30,16 @@ def with_chosen_workers(
     start: Callable[[int, str, Recipe], AbstractContextManager[Processes]],
     seconds: float | None = None,
 ) -> tuple[Recipe, Speed | None]:
-    """The recipe with a number of workers, and their speed if it was measured; `start(number, job, recipe)` starts that many
-    on a job. With `seconds` a trial takes place in any case, takes so long, and measures all that a plan depends on."""
+    """The recipe with its number of workers set, and their speed if it was measured.
+
+    `start(number, job, recipe)` starts that many workers on a job. With `seconds` a trial of this length always takes
+    place, and measures everything that a plan depends on."""
     device, workers = pick_device(recipe.training.device), recipe.training.workers
     found: dict[int, Speed] = {}
     possible = [workers]
     if not workers:
         possible = possible_workers(device, recipe.training.batch_tokens)
-        if recipe.training.shard:  # all there are: a trial with one would need the whole model in one process
+        if recipe.training.shard:  # use all: a trial with one worker would need the whole model in one process
             possible = [cores() if device.type == "cpu" else most_workers(device)]
     if len(possible) > 1 or seconds:
         job = f"trial {seconds or 0:g}"
@@ -54,8 +56,8 @@ def with_chosen_workers(
 
 
 def possible_workers(device: torch.device, batch_tokens: int) -> list[int]:
-    """Numbers of processes worth trying on a CPU: one, one per two cores, one per core, while each gets enough tokens of a
-    batch. One on any other device."""
+    """Numbers of processes worth trying on a CPU: one, one per two cores, one per core, as long as each gets enough tokens
+    of a batch. On other devices, one."""
     most = min(cores(), batch_tokens // LEAST_TOKENS) if device.type == "cpu" else 1
     return sorted({number for number in (1, cores() // 2, cores()) if number in (1, *range(2, most + 1))})
 
@@ -69,7 +71,7 @@ def crew(workers: int) -> str:
 def measure_speed(
     recipe: Recipe, run: Path, processes: Processes, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Speed:
-    """How fast these processes are; with 0 seconds a short trial of training steps alone."""
+    """Measure how fast these processes train; with 0 seconds, in a short trial of training steps only."""
     recipe = replace(recipe, decoding=replace(recipe.decoding, max_extra=0))
     task, threads = JOBS[recipe.task].task_class(recipe, run / "data"), torch.get_num_threads()
     try:

@@ -1,4 +1,4 @@
-"""Attention from PyTorch's fused kernel, and what makes it fast on a CPU that multiplies in bf16."""
+"""Attention by PyTorch's fused kernel, and how to keep it fast on a CPU under bf16 autocast."""
 
 from __future__ import annotations
 

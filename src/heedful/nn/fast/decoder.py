@@ -23,9 +23,9 @@ from heedful.nn.embeddings import TokenEmbedding
 from heedful.nn.fast.decoder_layer import FastDecoderLayer
 from heedful.nn.positions import RotaryPositions
 
-ROOM = 16  # steps for which fresh buffers have room
-GROUPS = 6  # of sources of different lengths; more of them are padded and become one
-TIDY = 24  # columns per hypothesis that may be added before those on no path are removed
+ROOM = 16  # steps that new buffers have room for
+GROUPS = 6  # of sources of different lengths; more than that are padded and merged
+TIDY = 24  # columns per hypothesis added before unused ones are removed
 
 
 class LayerKeys(NamedTuple):
@@ -54,7 +54,7 @@ class Sources(NamedTuple):
 
 
 class FastDecoder:
-    """A decoder at work: its layers, and the keys and values of the sentences that are being decoded."""
+    """A running decoder: its layers, and the keys and values of the sentences being decoded."""
 
     def __init__(self, decoder: Decoder, embedding: TokenEmbedding, beam: int) -> None:
         self.decoder, self.embedding, self.beam = decoder, embedding, beam
@@ -72,7 +72,7 @@ class FastDecoder:
 
     @staticmethod
     def fits(decoder: Decoder) -> bool:
-        """Whether this is a decoder that can be computed here: full attention, positions that need no bias on the scores."""
+        """Whether this decoder is supported: full attention, and positions without a bias on the scores."""
         return all(
             isinstance(layer, DecoderLayer)
             and type(layer.self_attention.attend) is FullAttention
@@ -81,7 +81,7 @@ class FastDecoder:
         )
 
     def join(self, sources: Sequence[SourceKeys], source_mask: Tensor) -> None:
-        """Take in sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
+        """Add sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
         new, columns = source_mask.size(0), self.path.size(2)
         self.uneven = self.uneven or columns > 0
         mask = self.path.new_zeros(source_mask.shape).masked_fill(~source_mask, -math.inf)[:, None, None]
@@ -97,7 +97,7 @@ class FastDecoder:
             self.layers[index] = LayerKeys(*(widened(x[:, :columns], new * self.heads, capacity) for x in layer))
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these sentences (S,), which are in their order, and only with columns that are on a path of theirs."""
+        """Keep these sentences (S,), listed in their order, and only columns that are on a path of theirs."""
         path = self.path.index_select(0, rows)
         on_path = (path == 0.0).any(1)  # (S, N)
         count = most(on_path)

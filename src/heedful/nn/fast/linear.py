@@ -1,7 +1,7 @@
 """A linear map by the faster of two libraries: on AMD processors oneDNN is twice as fast in float32 as MKL, PyTorch's choice.
 
 Both compute in true float32 and differ only by rounding. Everything that is not float32 on a CPU is left to PyTorch, and so
-are calls that are recorded (tracing, compiling, counting of operations), which would not know oneDNN's operator.
+are calls that are being recorded (tracing, compiling, counting operations), where oneDNN's operator is not supported.
 Shapes: N rows, I width in, O width out.
 """
 
@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHOICE = "HEEDFUL_PRODUCTS"  # `mkl` or `onednn`; set by the first measurement, so that worker processes choose the same
-LEAST = 1_000_000  # multiplications for which oneDNN's larger fixed cost (10 µs) pays
-MARGIN = 1.3  # oneDNN must be so many times as fast, so that a measurement on a busy machine does not change the choice
+CHOICE = "HEEDFUL_PRODUCTS"  # `mkl` or `onednn`; set by the first measurement, so that worker processes make the same choice
+LEAST = 1_000_000  # multiplications from which oneDNN's larger fixed cost (10 µs) pays off
+MARGIN = 1.3  # oneDNN must be this many times as fast, so that noise on a busy machine does not change the choice
 TRIAL = (512, 256, 256)  # N, I and O of the product that is measured
 
 
@@ -49,9 +49,9 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def add_weight_gradient(total: Tensor, x: Tensor, grad: Tensor) -> None:
-    """Add the gradient with respect to Wᵀ, of rows x (N, I) whose outputs have the gradient (N, O), to a total (I, O).
+    """Add the gradient with respect to Wᵀ, for rows x (N, I) whose outputs have the gradient (N, O), to a total (I, O).
 
-    It is that of Wᵀ because oneDNN is a third faster that way round.
+    The gradient is transposed because oneDNN is a third faster this way round.
     """
     if total.dtype == grad.dtype and not fits_onednn(x.t(), grad.t()):
         total.addmm_(x.t(), grad)
@@ -98,7 +98,7 @@ PLAIN = (Tensor, nn.Parameter)  # not, for example, the distributed tensors of F
 
 
 def is_recorded() -> bool:
-    """Whether operations are not simply executed: traced, compiled, counted, transformed."""
+    """Whether operations are not simply executed but traced, compiled, counted or transformed."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
@@ -115,7 +115,7 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 @cache
 def onednn_is_faster() -> bool:
-    """Measured once, in a few milliseconds, or as the environment says."""
+    """Whether oneDNN is faster on this processor: measured once, in a few milliseconds, or set by the environment variable."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     if os.environ.get(CHOICE) not in ("mkl", "onednn"):
@@ -134,13 +134,13 @@ def chosen_library() -> str:
 
 
 def choose_library(name: str) -> None:
-    """Compute with the library that an earlier process chose, so that a training continues with exactly the same numbers."""
+    """Use the library that an earlier process chose, so that a resumed run continues with exactly the same numbers."""
     os.environ[CHOICE] = name
     onednn_is_faster.cache_clear()
 
 
 def shortest(work: Callable[[], object], times: int = 5) -> float:
-    """Seconds that some work takes at best, after a first time that does not count."""
+    """The shortest time of several runs in seconds, not counting a first one."""
     work()
     seconds = []
     for _ in range(times):

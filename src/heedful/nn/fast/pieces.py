@@ -1,7 +1,7 @@
-"""Attention piece by piece: of one piece of queries after another, keys are gathered, heads computed, and all else dropped.
+"""Attention piece by piece: for one piece of queries at a time, gather its keys, compute its heads and drop everything else.
 
-The backward pass gathers and computes each piece again. So what is in memory beside queries, keys, values and heads is that of
-one piece, however long the sequence is, and it is small enough for the processor's caches.
+The backward pass gathers and computes each piece again. So besides queries, keys, values and heads, memory holds only one piece
+at a time, however long the sequence is, and a piece is small enough for the processor's caches.
 
 Shapes: N rows of all queries, keys or values, n rows of those of a piece, R sequences.
 """
@@ -21,7 +21,7 @@ PIECE_SCORES = 2**19
 
 
 def blocks_of_piece(scores: int) -> int:
-    """How many blocks are a piece, if each has so many scores."""
+    """How many blocks make a piece if each has this many scores."""
     return max(1, PIECE_SCORES // scores)
 
 
@@ -68,7 +68,7 @@ def _all_results(pieces: Callable[[int], Piece], count: int, seed: int | None, p
 
 
 def _random_numbers(seed: int | None, number: int, device: torch.device) -> AbstractContextManager[Any]:
-    """Inside, dropout of the piece draws the same random numbers each time; outside, nothing changes."""
+    """Inside the block, dropout of this piece draws the same random numbers every time; the generator outside is unaffected."""
     if seed is None:
         return nullcontext()
     drawn, inside = seed + number, torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type)
