@@ -107,7 +107,7 @@ def print_table(rows: Sequence[dict[str, Any]], transcript: Transcript) -> None:
 def main() -> None:
     """Measure what is not yet in --output, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="none: only the guesses")
     parser.add_argument("--minutes", type=float, default=5.0, help="of processor time that each kind trains")
     parser.add_argument("--examples", type=int, default=96_000, help="expressions to train on [96,000 as published]")
     parser.add_argument("--set", nargs="+", default=[], metavar="section.key=value", help="overrides for all kinds")
@@ -124,10 +124,12 @@ def main() -> None:
             rows.append({"kind": kind, **measure(kind, a.minutes, given, folder)})
             transcript.say(json.dumps(rows[-1]))
         guessed = guesses(folder)
-    print_table(rows, transcript)
+    if rows:
+        print_table(rows, transcript)
     for name, accuracy in guessed.items():
         transcript.say(f"{name}: {accuracy:.1f} %")
-    transcript.say(f"after {a.minutes:g} minutes of processor time each; the published models were trained far longer")
+    if rows:
+        transcript.say(f"after {a.minutes:g} minutes of processor time each; the published models were trained far longer")
 
 
 if __name__ == "__main__":

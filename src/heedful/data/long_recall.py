@@ -4,10 +4,11 @@
 the first eighth of the document, so that nothing near the question tells the answer: an answer better than a guess has come
 across seven eighths of the document. Nothing is downloaded.
 
-Training documents have one to four keys and all lengths from 8 words to the longest; each octave has 0.7 times as many words as
-the one below it (in documents of fewer than 32 words, the keys are among the first four). So most documents are short: a batch has
-hundreds of questions there, enough to learn how a question finds its answer, where a batch of one long document says almost nothing.
-The fewer long ones teach to find it among thousands of words. Held-out documents all have the full length and four keys.
+Training documents have one to four keys and all lengths from 8 words to the longest; each octave has 0.7 times as many words
+as the one below it (in documents of fewer than 32 words, the keys are among the first four). So most documents are short: a
+batch has hundreds of questions there, enough to learn how a question finds its answer, where a batch of one long document says
+almost nothing. The fewer long ones teach to find it among thousands of words. Held-out documents all have the full length and
+four keys.
 """
 
 from __future__ import annotations
