@@ -7,7 +7,9 @@
 - `manuals-LANGUAGE`: paragraphs of manual pages in English and in translation, from pages whose two versions have the same
   requests in the same order, as `po4a` leaves them
 
-Whole catalogues or pages are held out, and a source that also stands in a held-out part is left out of training.
+Manuals are there with the packages `manpages-de`, `manpages-fr` and `manpages-ja`; catalogues come with programs. A corpus for
+which there is too little is left out. Whole catalogues or pages are held out, and a source that also stands in a held-out part
+is left out of training.
 """
 
 from __future__ import annotations
@@ -123,6 +125,9 @@ def divide(groups: Iterable[Pairs]) -> dict[str, Pairs]:
 
 
 def write(folder: Path, parts: dict[str, Pairs]) -> None:
+    if not all(parts.values()):
+        print(f"{folder.name}: left out, there is too little text", flush=True)
+        return
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in parts.items():
         for side, index in (("source", 0), ("target", 1)):

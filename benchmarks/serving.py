@@ -29,6 +29,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -136,6 +137,14 @@ def running(name: str, server: Served, port: int, folder: Path) -> Iterator[subp
     finally:
         process.terminate()
         process.wait()
+
+
+def answer_of(port: int, server: Served, text: str) -> str:
+    """What a server answers to a text."""
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{server.path}", (server.body % json.dumps(text)).encode(), head)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return str(answer.read().decode())[:300]
 
 
 async def status_of(port: int, path: str) -> int:
@@ -253,6 +262,8 @@ def main() -> None:
     parser.add_argument("--libretranslate", type=Path, help="the folder of the programs libretranslate and its python")
     parser.add_argument("--output", type=Path, help="also write what is printed to this file")
     options = parser.parse_args()
+    if (options.argos is None) != (options.libretranslate is None):
+        parser.error("LibreTranslate needs both --argos and --libretranslate")
     texts = [line for line in options.input.read_text(encoding="utf-8").splitlines() if line.strip()]
     report = Transcript(options.output)
     temporary = tempfile.TemporaryDirectory()
@@ -268,6 +279,8 @@ def main() -> None:
             port = 18000 + os.getpid() % 1000 + position
             bodies = [request_of(servers[name], text) for text in texts]
             with running(name, servers[name], port, folder) as process:
+                if number == 1:  # that all of them do the same work
+                    report.say(f"{name}: {texts[0]!r} becomes {answer_of(port, servers[name], texts[0])}")
                 for callers in options.callers:
                     one = measure(process, port, bodies, callers, options.seconds)
                     found.setdefault((name, callers), []).append(one)

@@ -88,7 +88,7 @@ def ctranslate2_ways(pipeline: Translator, place: Path, precision: str) -> dict[
         results = translator.translate_batch(
             [[source_names[token] for token in ids] for ids in encoded],
             beam_size=beam,
-            length_penalty=0.6,
+            length_penalty=pipeline.length_penalty,
             max_batch_size=size,
             batch_type="tokens",
             max_decoding_length=max(map(len, encoded)) + 50,

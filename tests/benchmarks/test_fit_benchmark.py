@@ -9,7 +9,7 @@ import pytest
 
 import fit
 from conftest import write_pairs
-from fit_corpora import divide
+from fit_corpora import divide, write
 
 TINY = ["model.layers=1", "model.d_model=16", "model.d_ff=16", "model.heads=2", "tokenizer.size=300", "decoding.beam=1"]
 
@@ -46,3 +46,9 @@ def test_a_source_stands_in_one_part_of_a_corpus_alone() -> None:
     sources = [source for pairs in parts.values() for source, _ in pairs]
     assert len(sources) == len(set(sources)) == 30 * 7
     assert all(parts.values())
+
+
+def test_a_corpus_without_text_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "manuals-xx", divide([]))
+    assert not (tmp_path / "manuals-xx").exists()
+    assert "manuals-xx: left out" in capsys.readouterr().out

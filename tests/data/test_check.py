@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.data.alignment import Stretch
 from heedful.data.check import check, clean
 from heedful.data.parallel import ParallelFiles
 from heedful.errors import HeedfulError
@@ -52,6 +53,16 @@ def test_a_lost_line_is_found_and_clean_text_gives_no_alarm(tmp_path: Path, syll
     assert len(pairs & set(zip(*lines, strict=True))) >= kept - 2
     reasons = [line.split("\t")[1] for line in (tmp_path / "out" / "left_out.tsv").read_text(encoding="utf-8").splitlines()]
     assert reasons.count("misaligned") == left
+
+
+@pytest.mark.parametrize("count", [150, 2000])
+def test_text_that_fits_nowhere_is_found_and_shifted_text_is_told_from_it(tmp_path: Path, count: int) -> None:
+    sources, targets = map(list, zip(*toy_pairs(count, "가나다라마바사아자차"), strict=True))
+    assert check(write(tmp_path, sources, [targets[-1], *targets[:-1]]))[0].stretches == [Stretch(1, count, 1)]
+    half = count // 2
+    for first in (0, half) if count > 1000 else (0,):
+        mixed = targets[:first] + random.Random(1).sample(targets[first:], count - first)
+        assert check(write(tmp_path, sources, mixed))[0].lines()[0].endswith("of the two sides do not belong together")
 
 
 def test_every_kind_of_fault_is_counted_with_its_line(tmp_path: Path) -> None:

@@ -115,5 +115,5 @@ def test_a_continuous_batch_uses_it_for_what_it_can_do() -> None:
 
 def test_a_model_with_a_bias_on_its_scores_is_left_to_the_plain_search() -> None:
     for name in ("relative", "linear-bias", "window", "gru", "gpt"):
-        assert not FastSearch.fits(model_of(name), Sentence([5], BOS, 3))
-    assert FastSearch.fits(fast_model("rotary"), Sentence([5], BOS, 3))
+        assert not FastSearch.fits_model(model_of(name))
+    assert FastSearch.fits_model(fast_model("rotary"))

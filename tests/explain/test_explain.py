@@ -297,6 +297,7 @@ def test_a_tagger_has_candidates_for_the_first_token_of_every_word(trained: Trai
     tokens = found.sequences["input"].tokens
     words = [tokens[one.position].word for one in found.candidates if one.position is not None]
     assert words == [0, 1, 2, 3, 4]
+    assert [found.place_of(one) for one in found.candidates] == ["on", "7", "May", "1984", "."]
     assert [one.top[0].text for one in found.candidates] == [tag for _, tag in tagger.tag("on 7 May 1984 .")]
 
 

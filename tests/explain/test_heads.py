@@ -10,7 +10,7 @@ import pytest
 from heedful.errors import UsageError
 from heedful.explain.explanation import AttentionLayer, AttentionMap, Explanation, Token, TokenSequence
 from heedful.explain.heads import MEASURES, is_punctuation, summarize_heads
-from heedful.explain.word_attention import word_attention, words_of
+from heedful.explain.word_attention import numbered, word_attention, words_of
 
 TOKENS = [
     Token(0, "[CLS]", True),
@@ -101,6 +101,7 @@ def test_a_word_that_occurs_twice_is_named_by_its_number() -> None:
     twice = explanation(np.eye(3), tokens=tokens)
     assert word_attention(twice, "it").parts[0].weights[0, 0].tolist() == [1, 0, 0]
     second = word_attention(twice, "it#2")
+    assert numbered(["is", "it", "Is", "it", "it"]) == ["is", "it", "Is#2", "it#2", "it#3"]
     assert second.parts[0].weights[0, 0].tolist() == [0, 0, 1]
     assert "Number 2 of 2" in second.tables()[0].about
     for wanted, message in (

@@ -19,6 +19,7 @@ from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.page.model_file import Numbers, rounded_rows
 from heedful.page.runnable import MOST_PARAMETERS, check_runnable
+from heedful.page.standalone import standalone_page
 
 
 def test_every_16_bit_number_arrives(tmp_path: Path) -> None:
@@ -77,3 +78,11 @@ def test_a_setting_that_the_engine_does_not_know_is_named() -> None:
     object.__setattr__(other, "activation", "swish")
     with pytest.raises(HeedfulError, match=r"activation=swish \(it knows .+\) and global_projections=True"):
         check_runnable("m", "bert", other, 1)
+
+
+@pytest.mark.parametrize(("bits", "most"), [(16, 8_000_000), (8, 4_500_000)])
+def test_a_tiny_translator_fits_into_a_file_that_can_be_mailed(bits: int, most: int) -> None:
+    model = build_model(Seq2SeqConfig(10_000, 10_000, d_model=128, d_ff=256, heads=4, layers=4, tie="all"))
+    assert sum(weight.numel() for weight in model.parameters()) > 2_590_000
+    vocabulary = 200_000  # bytes that 10,000 subwords with their merges take, which this file is without
+    assert len(standalone_page([network_file(model, bits)])) + vocabulary < most

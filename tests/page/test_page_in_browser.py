@@ -105,6 +105,42 @@ def test_a_cell_of_the_scores_opens_into_the_product_it_is(open_model: OpenModel
     assert weight == pytest.approx(100 * traced[2], abs=0.06)
 
 
+def test_every_drawing_of_numbers_says_what_its_colours_mean(open_model: OpenModel) -> None:
+    page = open_model("translation", view="flow", text="3 1 4", stack="encoder", layer=1, head=1)
+    assert page.locator(".numbers").count() == page.locator(".numbers .scale").count() > 3
+    assert page.locator(".scale canvas").evaluate_all(PAINTED)
+    ends = [text.replace("−", "-").split() for text in page.locator(".stage-scores .scale").all_inner_texts()]
+    assert ends[-1] == ["0", "%", "100", "%"]
+    product, scaled = float(ends[0][-1]), float(ends[1][-1])
+    divisor = page.evaluate(
+        "heedfulPage.then(async ({app}) => (await app.look({target: undefined})).trace.encoder.layers[0].self.divisor)"
+    )
+    assert product == pytest.approx(scaled * divisor, rel=0.02)  # the pattern is the same, and its numbers are smaller
+
+
+def test_what_is_said_of_a_whole_input_or_word_is_shown_as_such(open_model: OpenModel) -> None:
+    page = open_model("classification", view="output")
+    assert page.locator(".lenstable thead th").all_inner_texts()[1:3] == ["1.", "2."]
+    assert re.search(r"\d+\.\d %", page.locator(".lens").first.inner_text())
+    page = open_model("tagging", view="output", text="on 7 January 1984 .")
+    assert page.locator(".chips .chip").all_inner_texts() == ["on", "7", "January", "1984", "."]
+
+
+def test_on_a_phone_a_change_is_told_where_it_is_made(open_model: OpenModel) -> None:
+    page = open_model("translation", 390, view="whatif", text="3 1 4")
+    assert not page.locator(".brief").is_visible()
+    tab = page.locator(".tabs [aria-pressed=true]").bounding_box()
+    assert tab is not None
+    assert 0 <= tab["x"] <= 390 - tab["width"]  # the tab that is open is in sight
+    page.get_by_label("Positions off").check()
+    page.locator(".brief").get_by_text(re.compile("The output (has changed|is the same)")).wait_for()
+    box = page.locator(".brief").bounding_box()
+    assert box is not None
+    assert 0 < box["y"] < page.evaluate("innerHeight")
+    page.locator(".brief").click()
+    page.wait_for_function("document.querySelector('.results').getBoundingClientRect().top < 60")
+
+
 def test_the_decoder_is_stepped_and_a_choice_overridden(open_model: OpenModel) -> None:
     page = open_model("translation", view="writing", text="3 1 4")
     chips, candidates = page.locator(".soFar .chip:not(.special)"), page.locator(".writing .candidate")
@@ -200,11 +236,19 @@ def test_the_tour_asks_nine_questions_on_every_kind_of_model(open_model: OpenMod
             settled(page)
             questions.append(page.locator(".tour h2").inner_text())
             assert len(page.locator(".tour").inner_text()) > 150
+            page.wait_for_function("Math.abs(document.querySelector('.tour').getBoundingClientRect().top) < 60")
+            assert not page.locator(".tourbar").is_visible()
             assert page.locator(".problem:visible").all_inner_texts() == []
             if number < 9:
-                page.get_by_role("button", name="Next question").click()
+                page.locator(".tour").get_by_role("button", name="Next question").click()
         assert len(set(questions)) == 9
-        page.get_by_role("button", name="Finish").click()
+        assert page.locator(".family figure").count() == 5
+        assert page.locator(".family .own").count() == 1
+        page.get_by_role("button", name="Show it").click()
+        page.locator(".viewstage").evaluate("view => scrollTo(0, document.body.scrollHeight)")
+        page.locator(".tourbar").get_by_text(questions[-1]).click()  # leads back to the question
+        page.wait_for_function("Math.abs(document.querySelector('.tour').getBoundingClientRect().top) < 60")
+        page.locator(".tour").get_by_role("button", name="Finish").click()
         page.wait_for_function("!document.querySelector('.tour')")
 
 

@@ -139,3 +139,17 @@ def test_mistakes_are_told_in_words(
     _, err = run("page", *(trained("translation") if one == "MODEL" else one for one in arguments), code=code)
     assert said in err
     assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("unt: go to it.\n\nPETRUCHIO:\nYou wrong me, sir", "\nPETRUCHIO:\nYou wrong me, sir"),
+        ("ing the list of words and more", "the list of words and more"),
+        ("whole", "whole"),
+    ],
+)
+def test_a_sample_that_is_cut_out_of_a_text_begins_with_a_whole_word(text: str, kept: str) -> None:
+    from heedful.page.samples import from_a_line_on
+
+    assert from_a_line_on(text) == kept

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.data.statistics import PairStatistics
-from heedful.plan.plan import Clock, Plan, Speed, plan_pairs
+from heedful.plan.plan import SHAPES, Clock, Plan, Speed, plan_pairs
 from heedful.recipes import Recipe, load_recipe
 from heedful.recipes.open_settings import with_values
 
@@ -42,13 +42,14 @@ def test_the_middle_of_the_scale_is_the_measured_recipe() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(
-    pairs=st.integers(2, 10**8),
+    pairs=st.integers(0, 10**8),
     length=st.integers(1, 2000),
     seconds=st.none() | st.floats(1, 10**6),
     step=st.floats(1e-4, 100),
 )
 @example(pairs=2, length=1, seconds=1.0, step=100.0)
 @example(pairs=10**8, length=2000, seconds=None, step=1.0)
+@example(pairs=0, length=1, seconds=None, step=1.0)
 def test_any_text_and_any_time_give_a_valid_recipe(pairs: int, length: int, seconds: float | None, step: float) -> None:
     plan = plan_pairs(text_of(pairs, length), decided(), seconds, Speed(1.0, step, 2 * step, step / 50, step / 20))
     recipe = planned(plan)
@@ -74,14 +75,34 @@ def test_more_pairs_mean_a_larger_model_and_vocabulary_and_less_dropout(fewer: i
 
 @settings(deadline=None, max_examples=40)
 @given(pairs=st.integers(2, 10**6), seconds=st.floats(10, 10**5), step=st.floats(1e-3, 1))
-def test_more_time_never_means_fewer_steps_and_a_plan_ends_in_its_time(pairs: int, seconds: float, step: float) -> None:
+def test_more_time_never_means_less_training_and_a_plan_ends_in_its_time(pairs: int, seconds: float, step: float) -> None:
     speed = Speed(1.0, step, 1.8 * step, step / 100, step / 50)
     short, long = (plan_pairs(text_of(pairs), decided(), time, speed) for time in (seconds, 2 * seconds))
-    assert short.values()["training.steps"] <= long.values()["training.steps"] <= long.full_steps
+    work = [plan.values()["training.steps"] * (1 + 0.6 * 0.8 * plan.values()["training.r_drop"]) for plan in (short, long)]
+    assert work[0] <= 1.01 * work[1], "a step with R-Drop counts for more"
+    assert long.values()["training.steps"] <= long.full_steps
     text = text_of(pairs)
-    least = Clock(speed, 0.4, text.valid, text.valid + text.test).seconds_of(1, 1)
+    least = Clock(speed, 1.0, min(text.valid, short.values()["training.validate_pairs"]), text.valid + text.test).seconds_of(1, 1)
     assert short.seconds is not None
     assert short.seconds <= max(seconds, least)
+
+
+def test_a_short_time_buys_steps_not_r_drop_and_few_validation_pairs() -> None:
+    speed = Speed(1.0, 0.1, 0.18, 0.02, 0.03)
+    short, long = (plan_pairs(MULTI30K, decided(), seconds, speed).values() for seconds in (120.0, 7200.0))
+    assert (short["training.r_drop"], long["training.r_drop"]) == (0.0, 1.0)
+    assert short["training.validate_pairs"] < 1000 == long["training.validate_pairs"]
+    kept = plan_pairs(MULTI30K, decided("training.r_drop=0.5", "training.validate_pairs=700"), 120.0, speed).values()
+    assert not {"training.r_drop", "training.validate_pairs"} & set(kept)
+
+
+def test_a_model_is_as_large_as_pairs_and_time_allow() -> None:
+    largest = [plan_pairs(text_of(10**6), decided(), largest=shape).values() for shape in (None, *SHAPES)]
+    assert [values["model.d_model"] for values in largest] == [256, 128, 256, 256, 256, 256]
+    assert [values["model.layers"] for values in largest] == [6, 4, 4, 6, 6, 6]
+    assert largest[1]["tokenizer.size"] < largest[2]["tokenizer.size"] < largest[0]["tokenizer.size"] <= 32_000
+    assert largest[1]["training.batch_tokens"] == 1024
+    assert plan_pairs(text_of(1000), decided(), largest=SHAPES[-1]).values()["model.d_model"] == 128
 
 
 def test_a_vocabulary_has_room_for_every_character() -> None:

@@ -103,7 +103,7 @@ def models(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.fixture(scope="session")
 def server(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of all models, with short limits so that tests can meet them."""
-    limits = ["--max-characters", "5000", "--max-items", "40", "--max-body", "300000", "--max-tokens", "400"]
+    limits = ["--max-characters", "5000", "--max-items", "250", "--max-body", "300000", "--max-tokens", "400"]
     named = [f"{name}={path}" for name, path in models.items()]
     with started(tmp_path_factory.mktemp("server"), *named, *limits) as running:
         yield running

@@ -62,7 +62,14 @@ def test_a_text_that_is_too_long_is_cut_or_refused(server: Server) -> None:
         assert server.post(path, {"inputs": "sun", "truncate": False}).status_code == 200
         answer = server.post(path, {"inputs": text, "truncate": False})
         assert (answer.status_code, answer.json()["error_type"]) == (413, "validation")
-    assert server.post("/predict", {"inputs": "sun", "raw_scores": True}).status_code == 422
+
+
+def test_predict_with_raw_scores(server: Server) -> None:
+    body = {"inputs": [TEXTS[0]], "model": "classification"}
+    probabilities, scores = (server.ask("/predict", {**body, "raw_scores": raw}) for raw in (False, True))
+    assert [row["label"] for row in scores] == [row["label"] for row in probabilities]
+    powers = np.exp([row["score"] for row in scores])
+    assert np.allclose(powers / powers.sum(), [row["score"] for row in probabilities], atol=1e-5)
 
 
 def test_hugging_face_s_client(start: Start, models: dict[str, Path]) -> None:

@@ -108,6 +108,29 @@ def test_html_keeps_its_tags_and_what_is_no_text(server: Server, translator: Tra
     )
 
 
+def test_lines_of_html_are_no_sentences(server: Server, translator: Translator) -> None:
+    body = {"q": "<p>\n  1 2\n  3 4\n</p> 5 < 6 <b>7", "source": "en", "target": "de", "format": "html"}
+    first, second, third = translator.translate(["1 2 3 4", "5 < 6", "7"])
+    assert server.ask("/translate", body)["translatedText"] == f"<p>\n  {first}\n</p> {second} <b>{third}"
+
+
+def test_the_address_may_hold_what_the_form_does_not(server: Server, translator: Translator) -> None:
+    answer = server.http.post("/translate?source=en&target=de", data={"q": "1 2"})
+    assert answer.json() == {"translatedText": translator.translate("1 2")}
+
+
+def test_the_language_of_a_short_text_is_that_of_its_neighbours(server: Server) -> None:
+    texts = ["the weather is very nice today and we are going for a walk", "ok", "7"]
+    found = server.ask("/translate", {"q": texts, "source": "auto", "target": "de"})["detectedLanguage"]
+    assert [one["language"] for one in found] == ["en", "en", "en"]
+
+
+def test_a_request_may_have_more_sentences_than_may_wait(start: Start, models: dict[str, Path], translator: Translator) -> None:
+    server = start(f"en-de={models['en-de']}", "--workers", "1", "--max-queue", "5")
+    found = server.ask("/translate", {"q": "1 2\n" * 30, "source": "en", "target": "de"})["translatedText"]
+    assert found == f"{translator.translate('1 2')}\n" * 30
+
+
 def test_files_are_translated_and_fetched(server: Server, translator: Translator) -> None:
     languages = {"source": "en", "target": "de"}
     sent = server.http.post("/translate_file", files={"file": ("my text.txt", b"1 2\n3 4\n")}, data=languages)
@@ -136,7 +159,7 @@ def test_files_are_translated_and_fetched(server: Server, translator: Translator
         ({"q": "1", "source": "fr", "target": "en"}, "not available as a target"),
         ({"q": "1", "source": "en", "target": "de", "alternatives": "two"}, "alternatives parameter is not a number"),
         ({"q": "1", "source": "en", "target": "de", "alternatives": 16}, "alternatives parameter must be <= 15"),
-        ({"q": ["1"] * 41, "source": "en", "target": "de"}, "at most 40"),
+        ({"q": ["1"] * 251, "source": "en", "target": "de"}, "at most 250"),
         ({"q": "1 " * 2600, "source": "en", "target": "de"}, "at most 5,000 characters"),
         ({"q": {"a": 1}, "source": "en", "target": "de"}, "not text"),
     ],

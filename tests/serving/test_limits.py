@@ -146,6 +146,56 @@ def test_slow_callers_cannot_exhaust_it(start: Start, models: dict[str, Path]) -
     assert server.ask("/api/translate", {"inputs": "1 2"})["results"]
 
 
+def test_who_does_not_take_the_answers_is_disconnected(start: Start, models: dict[str, Path]) -> None:
+    """Answers that nobody reads fill the system's buffers; then the connection must not stay for ever."""
+    server = start(f"en-de={models['en-de']}", *QUICK, "--read-timeout", "0.5")
+    host, port = server.url.removeprefix("http://").split(":")
+    sockets = []
+    for _ in range(5):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect((host, int(port)))
+        one.sendall(b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
+        sockets.append(one)
+    deadline = time.monotonic() + 20
+    while (running := server.metric("heedful_requests_running")) < 6 and time.monotonic() < deadline - 15:  # 1: this request
+        time.sleep(0.05)
+    while (running := server.metric("heedful_requests_running")) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running == 1
+    for one in sockets:
+        one.close()
+
+
+def test_what_is_no_request_is_refused_in_json(server: Server) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    endless = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 1000) for number in range(100))
+    for sent, status in (
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + endless, b"431"),
+        (b"GET /" + b"a" * 100_000, b"431"),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, b"431"),
+        (b"what is this?\r\n\r\n", b"400"),
+        (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+    ):
+        with socket.create_connection((host, int(port))) as one:
+            one.settimeout(10)
+            answer = b""
+            with suppress(ConnectionError):  # closed while we still send
+                one.sendall(sent)
+                while part := one.recv(1000):
+                    answer += part
+        if answer or status == b"400":
+            assert answer.split()[1] == status, (sent[:40], answer[:200])
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+
+
+def test_every_path_can_be_asked_for_its_head(server: Server) -> None:
+    for path in ("/health", "/ready", "/languages", "/v1/models", "/docs"):
+        answer = server.http.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+    assert server.http.head("/translate").status_code == 405
+
+
 @pytest.mark.slow
 def test_connections_beyond_the_limit_are_closed_with_503(start: Start, models: dict[str, Path]) -> None:
     server = start(f"en-de={models['en-de']}", *QUICK, "--max-connections", "10")
@@ -174,13 +224,18 @@ def test_answers_have_security_headers_and_name_no_software(server: Server) -> N
         assert "Access-Control-Allow-Origin" not in headers
 
 
-@pytest.mark.slow
 def test_cors_is_for_those_who_are_named(start: Start, models: dict[str, Path]) -> None:
-    server = start(f"en-de={models['en-de']}", *QUICK, "--cors", "https://example.org")
+    about = {"HEEDFUL_API_KEYS": "geheim"}
+    server = start(f"en-de={models['en-de']}", *QUICK, "--cors", "https://example.org, https://example.com", env=about)
     for origin, allowed in (("https://example.org", True), ("https://evil.example", False)):
-        answer = server.post("/api/translate", {"inputs": "1"}, headers={"Origin": origin})
-        assert ("Access-Control-Allow-Origin" in answer.headers) == allowed
-    asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+        for key, status in (("geheim", 200), ("wrong", 401)):  # a page can read why it is refused
+            answer = server.post("/api/translate", {"inputs": "1"}, headers={"Origin": origin, "X-API-Key": key})
+            assert (answer.status_code, "Access-Control-Allow-Origin" in answer.headers) == (status, allowed)
+    asked = {
+        "Origin": "https://example.org",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-api-key",
+    }
     assert server.http.options("/api/translate", headers=asked).status_code == 200
 
 

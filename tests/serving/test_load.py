@@ -81,7 +81,7 @@ def test_nobody_s_answer_depends_on_the_others(server: Server, models: dict[str,
 
 
 def test_a_long_text_does_not_hold_up_short_ones(server: Server) -> None:
-    """A caller with 40 texts and one with 200 long outputs begin first; single short texts are answered long before them."""
+    """A caller with 40 texts and one with 250 long outputs begin first; single short texts are answered long before them."""
 
     async def run() -> tuple[list[float], float, float]:
         async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
@@ -93,7 +93,7 @@ def test_a_long_text_does_not_hold_up_short_ones(server: Server) -> None:
                 return time.perf_counter() - begun
 
             many = asyncio.create_task(timed("/api/translate", {"inputs": ["9 " * 60] * 40, "model": "en-de", "beam": 8}))
-            long = asyncio.create_task(timed("/api/generate", {"inputs": ["the"] * 200, "length": 400, "beam": 4}))
+            long = asyncio.create_task(timed("/api/generate", {"inputs": ["the"] * 250, "length": 400}))
             await asyncio.sleep(0.15)
             short = await asyncio.gather(
                 *(timed("/api/translate", {"inputs": text, "model": "en-de", "beam": 1}) for text in texts(6, seed=1)),
@@ -184,7 +184,7 @@ def test_sigterm_answers_what_has_begun_and_refuses_the_rest(start: Start, model
     async def run() -> tuple[httpx.Response, Any]:
         async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
             await client.get("/health")  # a connection that stays open
-            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 250, "length": 1500, "beam": 8}))
+            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 60, "length": 1500}))
             await asyncio.sleep(0.3)
             assert not begun.done()
             server.process.send_signal(signal.SIGTERM)
@@ -194,7 +194,7 @@ def test_sigterm_answers_what_has_begun_and_refuses_the_rest(start: Start, model
 
     begun, late = asyncio.run(run())
     assert begun.status_code == 200
-    assert len(begun.json()["results"]) == 250
+    assert len(begun.json()["results"]) == 60
     assert isinstance(late, httpx.ConnectError | httpx.RemoteProtocolError | httpx.ReadError) or late.status_code == 503
     assert server.process.wait(30) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
@@ -205,7 +205,7 @@ def test_what_does_not_end_in_its_time_is_refused_when_the_service_stops(start: 
 
     async def run() -> httpx.Response:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
-            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 250, "length": 2000, "beam": 30}))
+            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 250, "length": 2000, "beam": 16}))
             await asyncio.sleep(0.3)
             server.process.send_signal(signal.SIGTERM)
             return await begun

@@ -166,6 +166,44 @@ def test_errors_are_those_that_the_client_knows(client: openai.OpenAI) -> None:
         client.embeddings.create(model="classification", input="x", dimensions=7)
 
 
+def test_errors_name_the_field_that_is_wrong(server: Server) -> None:
+    def error(path: str, body: Any) -> tuple[int, str | None, str | None, str]:
+        answer = server.post(path, body)
+        found = answer.json()["error"]
+        return answer.status_code, found["param"], found["code"], found["message"]
+
+    about = {"model": MODEL, "prompt": "x"}
+    assert error("/v1/completions", {**about, "prompt": ["a", 5]})[::3] == (400, "prompt.1: Input should be a valid string")
+    assert error("/v1/completions", {**about, "n": 0})[:2] == (400, "n")
+    assert error("/v1/completions", {**about, "n": 2, "best_of": 3})[:2] == (400, "best_of")
+    assert error("/v1/completions", {**about, "logit_bias": {"5": -100}})[:2] == (400, "logit_bias")
+    assert error("/v1/embeddings", {"model": "classification", "input": [[1, 2]]})[:2] == (400, "input")
+    assert error("/v1/completions", {**about, "model": "gpt-4"})[:3] == (404, None, "model_not_found")
+    assert error("/v1/chat/completions", about)[:3] == (404, None, None)
+    assert (
+        "not valid JSON" in server.http.post("/v1/completions", content=b"{", headers={"Content-Type": "application/json"}).text
+    )
+    assert "Content-Type: application/json" in server.http.post("/v1/completions", content=b"{}").text
+
+
+def test_what_clients_of_other_servers_send(client: openai.OpenAI, server: Server) -> None:
+    about: dict[str, Any] = {"max_tokens": 8, "seed": 2}
+    alone = client.completions.create(model=MODEL, prompt="the sun", n=2, best_of=2, logit_bias={}, **about)
+    assert len(alone.choices) == 2
+    best = client.completions.create(model=MODEL, prompt="the sun", temperature=0, **about).choices[0].text
+    one = client.completions.create(model=MODEL, prompt="the sun", extra_body={"top_k": 1, "min_p": 0.0}, **about)
+    assert one.choices[0].text == best  # vLLM's setting
+    for prompt in ({}, {"prompt": None}):  # the beginning of any text, of the first language model
+        found = server.ask("/v1/completions", {**about, **prompt})
+        assert found["usage"]["prompt_tokens"] == 0
+        assert found["model"] == MODEL
+
+
+def test_a_stream_that_cannot_begin_has_a_status_of_its_own(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="vocabulary"):
+        list(client.completions.create(model=MODEL, prompt=[10_000_000], stream=True))
+
+
 def test_the_asynchronous_client_works_too(server: Server, writer: Writer) -> None:
     async def all_at_once() -> list[str]:
         async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,14 @@ def test_the_parts_are_the_text_and_sentences_have_no_space_around(text: str) ->
     for part, is_sentence in parts:
         assert bool(part.strip()) == is_sentence
         assert not is_sentence or part == part.strip()
+
+
+@pytest.mark.parametrize("part", [".", "Mr. ", '. "', "!'", "。"])
+def test_time_grows_with_the_length_and_no_faster(part: str) -> None:
+    """What strangers send to a service must not keep it busy."""
+    begun = time.process_time()
+    split_text(part * (100_000 // len(part)))
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(

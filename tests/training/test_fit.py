@@ -14,10 +14,11 @@ from test_run import StopsAt
 from conftest import Run, Trained
 from heedful.errors import Stopped, UsageError
 from heedful.evaluation.score_names import RunResults
-from heedful.plan.plan import Speed
+from heedful.plan import plan
+from heedful.plan.plan import Shape, Speed
 from heedful.recipes import Recipe, load_recipe
 from heedful.runtime.screen import Silence
-from heedful.training import fit, worker_trial
+from heedful.training import fit, shape_trial, worker_trial
 from heedful.training.run import train
 from heedful.training.trainer import Trainer
 
@@ -165,3 +166,28 @@ def test_other_kinds_of_models_are_fitted_with_adam(tmp_path: Path) -> None:
     train(load_recipe("translation", [*toy_language(tmp_path), *given]), tmp_path / "run", Silence())
     settled = load_recipe(str(tmp_path / "run" / "recipe.toml"))
     assert (settled.training.optimizer, settled.training.warmup, settled.model["layers"]) == ("adam", 1, 1)
+
+
+def test_the_time_decides_how_large_a_model_is_where_there_are_many_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    shapes = (Shape(100, 1, 16, 16, 2), Shape(10**12, 1, 32, 32, 2))
+    for module in (plan, shape_trial):
+        monkeypatch.setattr(module, "SHAPES", shapes)
+    monkeypatch.setattr(shape_trial, "SECONDS", 0.01)
+    recipe = load_recipe("translation", toy_language(tmp_path))
+    for seconds, largest in ((0.001, shapes[0]), (10_000.0, shapes[1])):
+        heard, chosen = Heard(), fit.Fit(recipe, seconds)
+        chosen.look_at_machine(heard)
+        assert chosen.largest == largest
+        assert chosen.filled(chosen.plan()).model["d_model"] == largest.width
+        assert heard.lines[0].startswith("trial: 1 + 1 layers of 16: about ")
+    for given in ("model.layers=1", "model.preset=base"):
+        assert not shape_trial.needs_trial(load_recipe("translation", [*toy_language(tmp_path), given]), chosen.data)
+
+
+def test_a_table_without_pairs_is_named_with_what_it_has(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "pairs.csv").write_text('"a cat","eine Katze"\n' * 20, encoding="utf-8")
+    _, err = run("train", "translation", f"data.source={tmp_path / 'pairs.csv'}", "--dry-run", code=1)
+    assert "no usable pair in" in err
+    assert "a table needs a tab between a source and its target" in err

@@ -30,6 +30,7 @@ def check(
 ) -> None:
     """Look at a parallel text before training: misaligned stretches, duplicates, copies, wrong languages and encodings."""
     from heedful.cli import console
+    from heedful.data.alignment import SHORTEST
     from heedful.data.check import check as check_files
     from heedful.data.check import clean as clean_files
     from heedful.data.lines import read_lines
@@ -47,7 +48,9 @@ def check(
     else:
         for line in report.lines():
             console.say(line)
-        console.say(f"{report.pairs:,} pairs read: " + ("see above" if report.findings else "nothing suspicious found"))
+        few = f"; with fewer than {SHORTEST}, whether they belong together was not looked at" if report.pairs < SHORTEST else ""
+        read = f"{report.pairs:,} pair{'s' * (report.pairs != 1)} read"
+        console.say(f"{read}: {'see above' if report.findings else 'nothing suspicious found'}{few}")
     if clean is not None:
         kept, left = clean_files(files, report, judge, clean)
         console.note(f"{kept:,} pairs kept in {clean}, {left:,} left out: {clean / 'left_out.tsv'}")

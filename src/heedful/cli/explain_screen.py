@@ -46,10 +46,10 @@ def _section(console: Console, title: str, table: Table) -> None:
 def candidate_table(explanation: Explanation) -> Table:
     """What might have been said at each position."""
     alone = all(one.position is None for one in explanation.candidates)
-    table = Table(*(() if alone else ("after",)), "candidates", box=SIMPLE)
-    tokens = explanation.sequences.get("target", explanation.sequences.get("input"))
+    place = explanation.places
+    table = Table(*(() if alone else (place,)), "candidates", box=SIMPLE)
     for one in explanation.candidates[:ROWS]:
-        read = "" if one.position is None or tokens is None else shown(tokens.tokens[one.position].text)
+        read = "" if one.position is None else shown(explanation.place_of(one))
         table.add_row(*(() if alone else (Text(read),)), candidates_text(one.top, one.chosen))
     _cut(table, len(explanation.candidates))
     return table

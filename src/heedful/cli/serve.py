@@ -47,8 +47,6 @@ def named_models(given: list[str]) -> dict[str, Path]:
 
     A run of `train --both` is two models, the other one called NAME-reverse.
     """
-    from heedful.pipelines.model_directory import other_direction
-
     found: dict[str, Path] = {}
     for one in given:
         name, sign, path = one.partition("=")
@@ -63,9 +61,12 @@ def named_models(given: list[str]) -> dict[str, Path]:
         if name in found:
             raise UsageError(f"two models are called '{name}'; give them names: {name}-2={folder}")
         found[name] = folder
-        reverse = other_direction(folder, only_asked=True)
-        if reverse is not None:
-            found.setdefault(f"{name}-reverse", reverse)
+        if (folder / "reverse").is_dir():  # only then: it imports PyTorch, which the front process does without
+            from heedful.pipelines.model_directory import other_direction
+
+            reverse = other_direction(folder, only_asked=True)
+            if reverse is not None:
+                found.setdefault(f"{name}-reverse", reverse)
     return found
 
 

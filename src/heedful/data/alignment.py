@@ -38,6 +38,8 @@ SHORTEST = 100  # line pairs: with fewer there is too little to learn from
 UNRELATED_LINES = 30  # a shorter stretch that fits nothing may just be a free translation
 SURE_LINES = 60  # in a text that fits nowhere, fewer may fit somewhere by chance
 SHIFTED_LINES = 8  # and in a shorter one that fits elsewhere, entries of a list may just be in another order
+LITTLE = 0.5  # evidence per line; what was counted on the very lines it judges finds so much in lines that do not fit
+LITTLE_SHARE = 0.1  # of what the fitting lines of a text have, which neighbours of similar length and subject may have too
 
 WORDS = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -232,7 +234,7 @@ def best_shift(source: Floats, target: Floats, block: Index) -> int:
         a, b = source[lines], target[lines + shift]
         correlations.append(np.corrcoef(a, b)[0, 1] if len(lines) > 2 and min(a.std(), b.std()) > 1e-6 else 0.0)
     found = int(SHIFTS[int(np.argmax(correlations))])
-    return found if max(correlations) > correlations[FARTHEST] + 0.1 else 0
+    return found if max(correlations) > correlations[FARTHEST] + max(0.1, 4 / len(source) ** 0.5) else 0  # 4: not by chance
 
 
 def word_vectors(sides: list[Side], left: Index, right: Index) -> tuple[Floats, Floats]:
@@ -298,14 +300,16 @@ def most_probable_path(scores: Iterable[Floats], start: int = 0, kept: list[Floa
 
 def stretches(path: Index, better: Floats) -> Iterator[Stretch]:
     """The parts of a path that are not at shift zero; `better` is what `most_probable_path` keeps."""
+    whole = smooth(path)
+    fitting = better[path == FARTHEST].astype(np.float64)
+    usual = fitting.mean() if len(fitting) and len(whole) > 1 else 0.0
 
     def fits(first: int, last: int) -> bool:
-        """Whether lines fit their own partners better than others, as they do even where names and rare words are no
+        """Whether lines fit their own partners clearly better than others, as they do even where names and rare words are no
         evidence."""
         here = better[first:last].astype(np.float64)
-        return bool(here.mean() > 2 * here.std() / len(here) ** 0.5)
+        return bool(here.mean() > max(2 * here.std() / len(here) ** 0.5, LITTLE, LITTLE_SHARE * usual))
 
-    whole = smooth(path)
     for first, last, state in whole:
         count = last - first
         if state == UNRELATED:

@@ -42,13 +42,20 @@ KINDS = {
     "empty": "empty on one side",
     "control": "with control characters",
     "garbled": "garbled by a wrong conversion of encodings",
-    "duplicate": "occur again",
+    "duplicate": "that occur again",
     "copy": "not translated: the same on both sides",
     "script": "in another script than the rest of their side",
     "language": "in another language than the rest of their side",
     "ratio": f"with one side more than {FACTOR:.0f} times as long as usual",
-    "held-out": "also stand in the validation or test text",
+    "held-out": "that also stand in the validation or test text",
     "side": "a whole side",
+}
+
+ONE = {  # of a single pair
+    "duplicate": "that occurs again",
+    "script": "in another script than the rest of its side",
+    "language": "in another language than the rest of its side",
+    "held-out": "that also stands in the validation or test text",
 }
 
 
@@ -68,7 +75,8 @@ class Finding:
             return self.about
         many = f"{self.count:,} pair{'s' * (self.count != 1)}"
         shown = " ".join(self.example.split())
-        return f"{many} {KINDS[self.kind]} (line {self.line:,}: “{shown[:60]}{'…' * (len(shown) > 60)}”)"
+        kind = KINDS[self.kind] if self.count != 1 else ONE.get(self.kind, KINDS[self.kind])
+        return f"{many} {kind} (line {self.line:,}: “{shown[:60]}{'…' * (len(shown) > 60)}”)"
 
 
 @dataclass
@@ -111,7 +119,7 @@ class Judge:
             return "control"
         if self.held_out and hash(_plain(source)) in self.held_out:
             return "held-out"
-        if len(source) >= COPY and _plain(source) == _plain(target):
+        if len(source) >= COPY and "".join(_plain(source).split()) == "".join(_plain(target).split()):
             return "copy"
         for text, script, language in zip((source, target), self.scripts, self.languages, strict=True):
             if not text.isascii() and GARBLED.search(text):

@@ -213,7 +213,8 @@ def _hold_out_limit(training: PairFiles, wanted: int, hold_out: bool, reporter: 
         drops = Drops()
         for _ in training.read(drops):
             pass
-        hint = "" if training.target else "; if it is one of two aligned files, give data.target too"
+        tab = "" if training.target or training.is_json else "; a table needs a tab between a source and its target"
+        hint = tab if training.target else f"{tab}; if it is one of two aligned files, give data.target too"
         raise HeedfulError(f"no usable pair in {' and '.join(map(str, training.paths))}: {drops.describe()}{hint}")
     return limit, count
 

@@ -38,6 +38,7 @@ class ContinuousBatch(Generic[State]):
         of the budget is free: 0 for the least waiting, more for fewer and larger encodings."""
         self.model, self.limits, self.encode = model, limits, encode
         self.budget, self.refill, self.fair = budget, refill, fair
+        self.fast = FastSearch.fits_model(model)
         self.waiting: FairQueue[Sentence] = FairQueue()
         self.searches: dict[Kind, Search[State] | FastSearch] = {}
         self.owners: dict[int, Hashable] = {}  # of running sentences, by their identity
@@ -78,7 +79,7 @@ class ContinuousBatch(Generic[State]):
             self.used[owner] += cost(sentence)
             self.owners[id(sentence)] = owner
             size = sum(len(sentence.source) > limit for limit in CLASSES)
-            beam = sentence.beam if FastSearch.fits(self.model, sentence) else None
+            beam = sentence.beam if self.fast and FastSearch.fits(sentence) else None
             admitted.setdefault((size, beam), []).append(sentence)
         for kind, sentences in admitted.items():
             search = self.searches[kind] = self.searches.get(kind) or self._search(kind[1])

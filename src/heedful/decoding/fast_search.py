@@ -31,7 +31,10 @@ LEAVE = 0.25  # share of the sentences that are finished before their rows are r
 class FastModel(Protocol):
     """What the search needs of a model."""
 
-    def fast_decoder(self, beam: int) -> FastDecoder | None: ...
+    @property
+    def decodes_fast(self) -> bool: ...
+
+    def fast_decoder(self, beam: int) -> FastDecoder: ...
 
     def source_keys(self, source: Tensor, source_mask: Tensor) -> list[SourceKeys]: ...
 
@@ -68,20 +71,23 @@ class FastSearch:
     """A batch of sentences decoded step by step; others join between two steps, and those that are finished leave."""
 
     @staticmethod
-    def fits(model: object, sentence: Sentence) -> bool:
-        """Whether this sentence can be decoded here: by a model that can, on a CPU, without what only the plain search does."""
+    def fits_model(model: object) -> bool:
+        """Whether sentences can be decoded here by this model."""
+        return isinstance(model, FastModel) and model.decodes_fast
+
+    @staticmethod
+    def fits(sentence: Sentence) -> bool:
+        """Whether this sentence needs nothing that only the plain search does."""
         plain = sentence.sampling is not None or sentence.alternatives or sentence.tree is not None
-        plain = plain or sentence.discourages_repetition
-        return not plain and isinstance(model, FastModel) and model.fast_decoder(max(1, sentence.beam)) is not None
+        return not plain and not sentence.discourages_repetition
 
     def __init__(self, model: FastModel, limits: Limits, beam: int) -> None:
         """`beam` is that of every sentence; 0 is greedy search."""
         self.model, self.limits, self.greedy, self.beam = model, limits, not beam, max(1, beam)
-        decoder = model.fast_decoder(self.beam)
-        assert decoder is not None
-        self.decoder = decoder
+        self.decoder = model.fast_decoder(self.beam)
         self.sentences: list[Sentence] = []  # not yet finished
         self.all: list[Sentence] = []  # those that still have rows, in the order of these
+        self.scored = True  # whether some sentence wants log-probabilities
         weight, bias = model.output
         self.dtype = weight.dtype
         self.rows = self._fresh([])
@@ -93,7 +99,6 @@ class FastSearch:
         bias[excluded] = -math.inf
         self.weight = F.pad(weight.detach(), (0, 0, 0, more)) if more else weight.detach()  # (V, D)
         self.bias = F.pad(bias, (0, more), value=-math.inf)  # (V,)
-        self.at_once = max(1, LOGITS // (len(self.bias) * self.beam))  # sentences whose logits are computed at once
 
     def _fresh(self, sentences: Sequence[Sentence]) -> Rows:
         """The rows of sentences before their first step."""
@@ -125,6 +130,7 @@ class FastSearch:
         fresh = self._fresh(sentences)
         self.rows = Rows(*(torch.cat(both) for both in zip(self.rows, fresh, strict=True))) if self.all else fresh
         self.all += sentences
+        self.scored = any(sentence.scored for sentence in self.all)
         self.sentences = [*self.sentences, *sentences]
 
     @torch.inference_mode()
@@ -150,10 +156,7 @@ class FastSearch:
         """Write the next token of every sentence; returns the sentences that are now finished, which have left."""
         if not self.sentences:
             return []
-        states = self.decoder.step(self.rows.newest)  # (R, D)
-        places = range(0, len(self.all), self.at_once)
-        parts = [self._candidates(states[i * self.beam : (i + self.at_once) * self.beam], i) for i in places]
-        candidates = Candidates(*(torch.cat(column) for column in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        candidates = self._all_candidates(self.decoder.step(self.rows.newest))
         finished = self._write(candidates) if self.greedy else self._extend(candidates)
         newly = (finished & ~self.rows.finished).nonzero().flatten().tolist()
         if not newly:
@@ -167,27 +170,50 @@ class FastSearch:
             self._keep(~self.rows.finished)
         return done
 
-    def _candidates(self, states: Tensor, first: int) -> Candidates:
-        """The best continuations of the sentences from `first` on; states (R, D).
+    def _all_candidates(self, states: Tensor) -> Candidates:
+        """The best continuations of all sentences; none of those that are finished, whose logits nobody needs. states (R, D)."""
+        rest, totals = None, self.rows.totals  # (S, B)
+        states = states.view(*totals.shape, -1)  # (S, B, D)
+        if len(self.sentences) < len(self.all):
+            rest = (~self.rows.finished).nonzero().flatten()
+            states, totals = states.index_select(0, rest), totals.index_select(0, rest)
+        if not self.rows.tokens.size(2) and 1 < 2 * self.beam <= self.vocabulary:
+            states, totals = states[:, :1], totals[:, :1]  # before the first step, a sentence has one hypothesis
+        at_once = max(1, LOGITS // (len(self.bias) * totals.size(1)))  # sentences whose logits are computed at once
+        parts = [self._candidates(*both) for both in zip(states.split(at_once), totals.split(at_once), strict=True)]
+        found = Candidates(*(torch.cat(column) for column in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        if rest is None:
+            return found
+        width = found.tokens.size(1)
+        nothing = Candidates(
+            torch.full((len(self.all), width), -math.inf, dtype=self.dtype),
+            torch.zeros(len(self.all), width, dtype=torch.long),
+            torch.zeros(len(self.all), width, dtype=torch.long),
+        )
+        return Candidates(*(column.index_copy_(0, rest, new) for column, new in zip(nothing, found, strict=True)))
+
+    def _candidates(self, states: Tensor, totals: Tensor) -> Candidates:
+        """The best continuations of some sentences; states (S, B, D), log-probabilities of their hypotheses so far (S, B).
 
         The best C tokens of a sentence are in those C blocks of tokens whose best ones are best, so only these are sorted.
         """
-        logits = product(states, self.weight, self.bias)  # (R, V)
-        beam, block, blocks = self.beam, self.block, logits.size(1) // self.block
-        if self.greedy:
-            torch.softmax(logits, 1, out=logits)
+        beam, block = totals.size(1), self.block
+        logits = product(states.flatten(0, 1), self.weight, self.bias)  # (R, V)
+        blocks = logits.size(1) // block
         best = logits.view(-1, blocks, block).amax(2)  # (R, V/W)
         by_block = logits.view(-1, block)  # (R · V/W, W)
         number = torch.arange(len(logits)) * blocks  # (R,) of the first block of a row
         top, place = best.max(1)  # (R,)
         if self.greedy:
-            token = by_block.index_select(0, number + place).argmax(1)  # (R,) in its block
-            return Candidates(top.log()[:, None], torch.zeros_like(place)[:, None], (place * block + token)[:, None])
+            token = place * block + by_block.index_select(0, number + place).argmax(1)  # (R,)
+            value = torch.full_like(top, math.nan)
+            if self.scored:
+                value = torch.softmax(logits, 1, out=logits).gather(1, token[:, None])[:, 0].log()
+            return Candidates(value[:, None], torch.zeros_like(token)[:, None], token[:, None])
         # log p = logit − log Σ exp(logit); that sum follows from the largest probability, which never underflows
         largest = torch.softmax(logits, 1).view(-1, block).index_select(0, number + place).amax(1)  # (R,)
-        totals = self.rows.totals[first : first + self.at_once].reshape(-1)  # (R,)
-        shift = totals - top + largest.log()  # (R,): logit + shift is the log-probability of a continued hypothesis
-        wanted = min(2 * beam, beam * self.vocabulary)
+        shift = totals.flatten() - top + largest.log()  # (R,): logit + shift is the log-probability of a continued hypothesis
+        wanted = min(2 * self.beam, beam * self.vocabulary)
         found = (best + shift[:, None]).view(-1, beam * blocks).topk(min(wanted, beam * blocks), sorted=False).indices  # (S, C)
         sentence = torch.arange(len(found))[:, None] * beam  # its first row
         origin, place = found // blocks, found % blocks

@@ -66,6 +66,7 @@ class Sentence:
     no_repeat_ngram: int = 0  # no n-gram of so many tokens is written twice; 0: any
     repetition_penalty: float = 1.0  # of the logits of tokens that were written
     alternatives: int = 0  # how many of the most probable tokens are kept for every token written, without a beam
+    scored: bool = True  # whether log-probabilities are wanted; without a beam the tokens can be found without them
 
     tokens: list[int] = field(default_factory=list)  # written so far, without a beam
     log_probabilities: list[float] = field(default_factory=list)  # of these tokens, and of the end

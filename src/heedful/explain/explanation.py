@@ -163,6 +163,21 @@ class Explanation:
         order: tuple[Part, ...] = ("cross", "encoder", "decoder", "pooling")
         return next(one for key, one in found.items() if key == (name or next(part for part in order if part in found)))
 
+    @property
+    def places(self) -> str:
+        """How candidates belong to their token: they come after it, stand in its place, or are the tags of a word."""
+        return {"fill": "in place of", "tag": "word"}.get(self.verb, "after")
+
+    def place_of(self, prediction: Prediction) -> str:
+        """The token that a prediction belongs to; the whole word where a word gets its tag at its first token."""
+        if prediction.position is None:
+            return ""
+        tokens = self.sequences.get("target", self.sequences.get("input", TokenSequence([]))).tokens
+        first = tokens[prediction.position]
+        if self.verb != "tag" or first.word is None:
+            return first.text
+        return "".join(token.text.removeprefix("##") for token in tokens if token.word == first.word)
+
     def as_json(self) -> JsonObject:
         """The object that JSON files and pages hold; a number that is not finite is null."""
         from heedful.explain.explanation_json import explanation_json

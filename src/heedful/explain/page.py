@@ -22,7 +22,6 @@ def explanation_page(explanation: Explanation) -> str:
         data={**explanation_json(explanation, with_attention=False), **(drawn or {})},
         drawn=drawn is not None,
         zip=zip,
-        read=explanation.sequences["target" if "target" in explanation.sequences else "input"].texts,
         styles=inlined_styles("style/colours.css", "style/attention.css", "style/drawings.css"),
         modules=inlined_modules("draw/attention.js", "draw/beam.js", "draw/norms.js", "i18n/i18n.js"),
     )

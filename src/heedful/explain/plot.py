@@ -165,7 +165,6 @@ def plot_candidates(explanation: Explanation) -> Figure:
     across = min(4, len(found))
     down = -(-len(found) // across)
     top = max(len(one.top) for one in found)
-    read = explanation.sequences["target" if "target" in explanation.sequences else "input"].tokens
     figure = new_figure(2.4 * across, (0.5 + 0.2 * top) * down)
     panels = figure.subplots(down, across, squeeze=False).flatten()
     for axes, one in zip(panels, found, strict=False):
@@ -177,7 +176,8 @@ def plot_candidates(explanation: Explanation) -> Figure:
         axes.set_yticks(range(len(values)), labels=[label_of(c.text) for c in one.top], **text_style(8))
         axes.tick_params(axis="x", labelsize=7)
         if one.position is not None:
-            axes.set_title(f"{one.position + 1}: after {label_of(read[one.position].text)[:LETTERS]}", **text_style(8))
+            name = label_of(explanation.place_of(one))[:LETTERS]
+            axes.set_title(f"{one.position + 1}: {explanation.places} {name}", **text_style(8))
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(found) :]:
         axes.set_visible(False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,14 +56,15 @@ class WordReading:
         return {"format": 1, "word": self.word, "occurrence": self.occurrence, "parts": parts}
 
     def tables(self) -> list[TableView]:
-        """A table for each part: a row per head with the words it attends to most."""
+        """A table for each part: a row per head with the words it attends to most; the second “it” is it#2."""
         found = []
         for one in self.parts:
+            names = numbered(one.words)
             rows = []
             for layer, heads in enumerate(one.weights, 1):
                 for head, weights in enumerate(heads, 1):
                     best = np.argsort(-weights, kind="stable")[:SHOWN]
-                    cells = [Cell(f"{label_of(one.words[k])} {weights[k]:.1%}", float(weights[k])) for k in best]
+                    cells = [Cell(f"{label_of(names[k])} {weights[k]:.1%}", float(weights[k])) for k in best]
                     rows.append([Cell(f"layer {layer} head {head}"), *cells])
             columns = ["head", "most", *(["then"] * (min(SHOWN, len(one.words)) - 1))]
             title = f"{one.part.capitalize()} attention when “{one.word}” is read"
@@ -85,6 +88,16 @@ class WordReading:
         if self.occurrences == 1:
             return ""
         return f"Number {self.occurrence} of {self.occurrences} such words; {self.word}#2 is the second."
+
+
+def numbered(words: Sequence[str]) -> list[str]:
+    """Words with a number where the same one was there before, as `--word` takes it: is, it, is#2."""
+    seen: Counter[str] = Counter()
+    found = []
+    for word in words:
+        seen[word.casefold()] += 1
+        found.append(word if seen[word.casefold()] == 1 else f"{word}#{seen[word.casefold()]}")
+    return found
 
 
 def words_of(sequence: TokenSequence) -> list[Word]:

@@ -223,11 +223,15 @@ class Seq2Seq(EncoderDecoder):
         """The keys and values of a source (B, L) in each decoder layer."""
         return self.decoder.source_keys(self.encode(source, source_mask))
 
-    def fast_decoder(self, beam: int) -> FastDecoder | None:
-        """A decoder of many sentences with `beam` hypotheses each, or None where there is no fast one."""
+    @property
+    def decodes_fast(self) -> bool:
+        """Whether `fast_decoder` can decode with this model."""
         weight = self.output_weight
-        fits = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and FastDecoder.fits(self.decoder)
-        return FastDecoder(self.decoder, self.target_embedding, beam) if fits else None
+        return weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and FastDecoder.fits(self.decoder)
+
+    def fast_decoder(self, beam: int) -> FastDecoder:
+        """A decoder of many sentences with `beam` hypotheses each."""
+        return FastDecoder(self.decoder, self.target_embedding, beam)
 
     def step(self, tokens: Tensor, state: DecodingState) -> Tensor:
         """The newest tokens (B, n) → logits (B, target_vocab) of the next token; `state` advances by n positions."""

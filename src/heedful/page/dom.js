@@ -30,6 +30,11 @@ export function button(content, press, attributes = {}) {
   return make("button", {type: "button", ...attributes, on: {click: press}}, content);
 }
 
+/** Bring an element to the top of the window, or to its middle; at once where people asked for little motion. */
+export function bring(element, block = "start") {
+  element?.scrollIntoView({block, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"});
+}
+
 /** Draw the inside of an element anew; a control inside that has the focus keeps it. */
 export function keepFocus(root, draw) {
   const controls = () => [...root.querySelectorAll("button, input, select")];
@@ -106,6 +111,7 @@ export function percent(share) {
 export function shortNumber(number) {
   if (!Number.isFinite(number)) return number < 0 ? "−∞" : number > 0 ? "∞" : "–";
   const size = Math.abs(number);
+  if (size === 0) return "0";
   const text = size >= 1e5 || (size < 1e-3 && size > 0) ? number.toExponential(1)
     : size >= 100 ? number.toFixed(0) : size >= 10 ? number.toFixed(1) : number.toFixed(size >= 1 ? 2 : 3);
   return text.replace("-", "−");

@@ -1,7 +1,7 @@
 // The page: the plain view first, and, when asked for, everything inside the model.
 
 import {App} from "./app.js";
-import {button, choices, make, makeSvg} from "./dom.js";
+import {bring, button, choices, make, makeSvg} from "./dom.js";
 import {repaintAll} from "./draw/paint.js";
 import {findHost} from "./host.js";
 import {LANGUAGES} from "./i18n/i18n.js";
@@ -32,7 +32,7 @@ class Page {
     this.inside = make("div", {id: "inside"});
     this.look = button(t("page.lookInside"), () => {
       app.state.set({view: app.state.values.view ? "" : "flow"});
-      if (app.state.values.view) this.look.scrollIntoView({block: "start", behavior: "smooth"});
+      if (app.state.values.view) bring(this.look);
     }, {class: "main look", "aria-expanded": false});
     this.root.replaceChildren(
       make("a", {class: "skip", href: "#inside", on: {click: event => {

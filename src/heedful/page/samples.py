@@ -24,6 +24,11 @@ def samples_of_run(folder: Path, job: str) -> list[PageSample]:
     path = folder.resolve().parent / "results.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["samples"]
+        if job == "language-model":  # all but the first are cut out of a text, anywhere
+            found = [
+                {**one, "input": from_a_line_on(str(one["input"])) if number else one["input"]}
+                for number, one in enumerate(found)
+            ]
         return chosen([sample for one in found if (sample := _sample(one, job))])
     except (OSError, ValueError, KeyError, TypeError):
         return []  # a page without samples works as well
@@ -36,6 +41,13 @@ def _sample(one: JsonObject, job: str) -> PageSample | None:
         return {"question": str(one["input"]), "passage": str(one["passage"])} if one.get("passage") else None
     text = str(one["input"]).strip("\n")
     return {"text": text} if text.strip() else None
+
+
+def from_a_line_on(text: str) -> str:
+    """What follows the first end of a line, or of a word, in the first half of a text: it may begin in the middle of one."""
+    half = len(text) // 2
+    cut = text.find("\n", 0, half) + 1 or text.find(" ", 0, half) + 1
+    return text[cut:]
 
 
 def chosen(samples: Sequence[PageSample]) -> list[PageSample]:

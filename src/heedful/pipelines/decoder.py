@@ -16,10 +16,11 @@ from heedful.decoding.sentence import Limits, Sentence
 from heedful.jobs.options import Options
 from heedful.jobs.results import Result
 from heedful.pipelines.pipeline import Example, ModelOutput, Pipeline
+from heedful.runtime.device import keep_freed_memory
 
 BATCH_TOKENS = 4096  # source tokens, beams included, decoded together
-BATCH_NUMBERS = 2**21  # narrow models decode more of many inputs together: these / d_model tokens
-REFILL = 0.5  # the share of a batch that is free before more of many inputs join
+BATCH_NUMBERS = 2**20  # narrow models decode more of many inputs together: these / d_model tokens
+REFILL = 1.0  # the share of a batch that is free before more of many inputs join: nobody waits for the first answers
 WIDE = 512  # d_model from which a few sentences are worth several threads: smaller products are faster in one
 SHARE = 16  # sentences that are worth a thread of their own
 
@@ -64,6 +65,8 @@ class DecoderPipeline(Pipeline[Example, ModelOutput]):
         """Decode sentences from beginning to end: many of them in one thread per core, each with a batch of its own."""
         if self.engine is not None:
             sentences = self.engine.decode(sentences)
+        if self.device.type == "cpu":
+            keep_freed_memory()  # every step frees and allocates megabytes
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source))  # neighbours need little padding
         threads = min(torch.get_num_threads(), len(ordered) // SHARE) if self.device.type == "cpu" else 1
         stop = threading.Event()

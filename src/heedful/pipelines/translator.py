@@ -108,8 +108,13 @@ class Translator(DecoderPipeline[Pair, TranslatedPair]):
     def translate(self, texts: str | Texts, **options: OptionValue) -> str | list[str]:
         """A text translated, or each of several; keywords are those of `TranslateOptions`. An empty text stays empty."""
         several, alone = as_list(texts)
-        found = [hypotheses[0].tokens if hypotheses else [] for hypotheses in self.search(several, **options)]
-        written = [self.target_tokenizer.decode(tokens) for tokens in found]
+        each = self.sentences(several, TranslateOptions.of(**options))
+        for sentences in each:
+            for sentence in sentences:
+                sentence.scored = False
+        self.decode(sentence for sentences in each for sentence in sentences)
+        found = [[h for sentence in sentences for h in sentence.hypotheses] for sentences in each]
+        written = [self.target_tokenizer.decode(hypotheses[0].tokens if hypotheses else []) for hypotheses in found]
         return written[0] if alone else written
 
     def translations(self, texts: Sequence[str], **options: OptionValue) -> list[Translation]:

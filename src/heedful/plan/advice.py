@@ -7,6 +7,7 @@ from collections.abc import Mapping
 FEW = 15_000  # pairs; with fewer there is something to say
 # Pairs of Multi30k (short image captions) → BLEU on other captions; see docs/results.md.
 REACHED = {1_000: 14, 3_000: 25, 29_000: 42}
+LEAST = 500  # pairs; fewer teach frequent phrases at best
 HELP = {
     "model.pretrained": "a translator of the same or a related pair to start from (model.pretrained=DIRECTORY)",
     "data.monolingual_target": "where there is much time, plain text in the language translated into "
@@ -20,7 +21,8 @@ def advice(pairs: int, given: Mapping[str, object]) -> list[str]:
         return []
     measured = ", ".join(f"{bleu} with {count:,}" for count, bleu in REACHED.items())
     helps = ["more pairs of the same kind", *(words for setting, words in HELP.items() if not given.get(setting))]
+    expect = "phrases it has often seen, hardly a new sentence" if pairs < LEAST else "sentences like those it has seen"
     return [
-        f"{pairs:,} pairs are few: expect a model for sentences like those it has seen (BLEU on image captions: {measured})",
+        f"{pairs:,} pairs are few: expect a model for {expect} (BLEU on image captions: {measured})",
         f"what helps most: {'; '.join(helps)}",
     ]

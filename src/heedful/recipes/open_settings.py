@@ -17,7 +17,8 @@ FITTED = {
     "tokenizer": ("size",),
     "model": (*SHAPE, "dropout"),
     "training": (
-        "steps", "batch_tokens", "learning_rate", "warmup", "ema", "r_drop", "validate_every", "checkpoint_every", "patience",
+        "steps", "batch_tokens", "learning_rate", "warmup", "ema", "r_drop", "validate_every", "validate_pairs",
+        "checkpoint_every", "patience",
     ),
 }  # fmt: skip
 

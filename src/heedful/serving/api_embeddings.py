@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +17,7 @@ from heedful.serving.service import Service
 from heedful.settings import JsonObject
 
 Text = Annotated[str, Field(max_length=1_000_000)]
+One = Annotated[list[Text], Field(min_length=1, max_length=1)]
 
 
 class EmbeddingsProblem(BaseModel):
@@ -47,8 +48,8 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    inputs: Text | list[Annotated[list[Text], Field(min_length=1, max_length=1)]]
-    raw_scores: Literal[False] | None = None
+    inputs: Text | One | list[One]
+    raw_scores: bool | None = Field(None, description="The numbers before they become probabilities.")
     truncate: bool | None = Field(None, description="Whether a text longer than the model reads is cut, or else refused.")
     model: str | None = None
 
@@ -112,16 +113,18 @@ def router(service: Service) -> APIRouter:
         model = service.model(request, body.model, "classify")
         if model.facts["task"] == "image-classification":
             raise RequestError(400, "the model classifies images: send them to /api/classify", "model")
-        texts = [body.inputs] if isinstance(body.inputs, str) else [row[0] for row in as_list(body.inputs)]
+        rows = as_list(body.inputs)
+        alone = isinstance(rows[0], str)
+        texts = [row if isinstance(row, str) else row[0] for row in rows]
         service.check_texts(texts)
         if body.truncate is False:
             await check_lengths(service, request, model, texts)
-        options = {"top": len(model.facts["labels"])}
-        rows = [
+        verb, options = ("logits", {}) if body.raw_scores else ("classify", {"top": len(model.facts["labels"])})
+        found = [
             [{"score": one["probability"], "label": one["label"]} for one in answers[0]["labels"]]
-            for answers in await service.all(request, model, "classify", texts, options)
+            for answers in await service.all(request, model, verb, texts, options)
         ]
-        return JSONResponse(rows[0] if isinstance(body.inputs, str) else rows)
+        return JSONResponse(found[0] if alone else found)
 
     @api.post("/tokenize", summary="The tokens of texts", responses=PROBLEMS, response_model=None)
     async def tokenize(request: Request, body: TokenizeRequest) -> Any:
@@ -138,7 +141,7 @@ def router(service: Service) -> APIRouter:
         first = next(iter(service.pool.models.values()))
         if "classify" in first.facts["verbs"]:
             rows = [[text] for text in as_list(body.inputs)]
-            return await predict(request, PredictRequest(inputs=rows, truncate=body.truncate, model=body.model))
+            return await predict(request, PredictRequest(inputs=rows, truncate=body.truncate, model=body.model, raw_scores=None))
         return await embed(request, body)
 
     return api

@@ -24,6 +24,7 @@ from heedful.serving.service import Service
 from heedful.settings import JsonObject
 from heedful.text.sentences import split_text
 
+SHORT = 40  # characters; the language of so short a text is told from all texts of its request
 FILES = {".txt": "text/plain; charset=utf-8", ".html": "text/html; charset=utf-8", ".htm": "text/html; charset=utf-8"}
 
 PROBLEMS: dict[int | str, JsonObject] = {
@@ -156,6 +157,8 @@ def router(service: Service) -> APIRouter:
         kind = given.get("format") or "text"
         if kind not in ("text", "html"):
             raise RequestError(400, f"{str(kind)[:40]} format is not supported")
+        if source == "auto":
+            await service.languages.prepare()
         ways, detected = chosen_ways(service, inputs, source, target)
         work = [
             asyncio.ensure_future(translate_text(service, request, way, text, wanted, kind == "html"))
@@ -185,6 +188,7 @@ def router(service: Service) -> APIRouter:
         check_key(service, request, given)
         text = text_of(given, "q")
         check_size(service, [text])
+        await service.languages.prepare()
         found = [percentage(code, p) for code, p in service.languages.detect(text)[:5]]
         return JSONResponse([one for one in found if one["confidence"] > 0] or found[:1])
 
@@ -213,6 +217,8 @@ def router(service: Service) -> APIRouter:
                 400, f"Invalid request: the file is not UTF-8 but {guess_encoding(content) or 'no text'}"
             ) from error
         check_size(service, [text])
+        if text_of(given, "source") == "auto":
+            await service.languages.prepare()
         (way,), _ = chosen_ways(service, [text], text_of(given, "source"), text_of(given, "target"))
         best, _ = await translate_text(service, request, way, text, 0, suffix != ".txt")
         secret = files.keep(name, best.encode())
@@ -233,7 +239,7 @@ async def parameters(request: Request) -> JsonObject:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
         form = await request.form(max_files=1, max_fields=100)
-        found: JsonObject = dict(form)
+        found: JsonObject = {**request.query_params, **form}
         texts = [text.replace("\r\n", "\n") if isinstance(text, str) else text for text in form.getlist("q")]
         if texts:  # browsers send lines with \r\n
             found["q"] = texts if len(texts) > 1 else texts[0]
@@ -276,7 +282,7 @@ def text_of(given: JsonObject, name: str) -> str:
 def alternatives_of(service: Service, given: Any) -> int:
     """How many alternatives are wanted; fewer than none is none."""
     try:
-        found = max(0, int(given))
+        found = max(0, int(given or 0))
     except (TypeError, ValueError, OverflowError):
         raise RequestError(400, "Invalid request: alternatives parameter is not a number") from None
     if found >= service.settings.max_beam:
@@ -313,7 +319,7 @@ def chosen_ways(service: Service, texts: list[str], source: str, target: str) ->
     for text in texts:
         start: str | None
         if source == "auto":
-            found = languages.detect(text)
+            found = languages.detect(text if len(text) > SHORT else "\n".join(texts))
             code, probability = found[0] if found else ("und", 0.0)
             detected.append(percentage(code, probability))
             start = languages.find(code) or (alone[0] if alone else None)

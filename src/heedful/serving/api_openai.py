@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -16,12 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 
-from heedful.serving.pool import Model, Ticket, pieces_of
+from heedful.serving.completion_stream import CompletionStream, choice_of, usage_of
+from heedful.serving.pool import Model, Ticket
 from heedful.serving.request_error import RequestError
 from heedful.serving.service import Service
 from heedful.settings import JsonObject
 
 Text = Annotated[str, Field(max_length=1_000_000)]
+Token = Annotated[int, Field(strict=True)]
 
 
 class OpenAIProblem(BaseModel):
@@ -46,8 +46,10 @@ class CompletionRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    model: str
-    prompt: Text | list[Text] | list[int] | list[list[int]] = Field(description="Text, or token ids; one or several.")
+    model: str | None = Field(None, description="Its name; without it, the first language model.")
+    prompt: Text | list[Text] | list[Token] | list[list[Token]] | None = Field(
+        None, description="Text, or token ids; one or several. Without it, the model begins by itself."
+    )
     max_tokens: Annotated[int, Field(ge=0, le=1_000_000)] | None = 16
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
@@ -58,9 +60,11 @@ class CompletionRequest(BaseModel):
     seed: Annotated[int, Field(ge=-(2**63), le=2**63)] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    best_of: Literal[1] | None = None
+    best_of: Annotated[int, Field(ge=1, le=128)] | None = Field(None, description="As `n`, or nothing.")
+    top_k: Annotated[int, Field(ge=-1, le=10_000_000)] | None = Field(0, description="As vLLM has it: 0 or -1 is no limit.")
     presence_penalty: Literal[0] | None = 0
     frequency_penalty: Literal[0] | None = 0
+    logit_bias: dict[str, float] | None = Field(None, description="Must be empty.")
     suffix: Literal[""] | None = None
     user: str | None = None
 
@@ -70,8 +74,8 @@ class EmbeddingRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    model: str
-    input: Text | list[Text] = Field(description="One text or several.")
+    model: str | None = Field(None, description="Its name; without it, the first model that can.")
+    input: Text | list[Text] = Field(description="One text or several; not token ids, which are of another model's vocabulary.")
     encoding_format: Literal["float", "base64"] | None = "float"
     dimensions: Annotated[int, Field(ge=1, le=2**20)] | None = None
     user: str | None = None
@@ -92,6 +96,10 @@ def router(service: Service) -> APIRouter:
     @api.post("/completions", summary="Continue prompts with a language model", responses=PROBLEMS, response_model=None)
     async def completions(request: Request, body: CompletionRequest) -> Any:
         chosen = service.model(request, body.model, "generate")
+        if body.best_of not in (None, body.n or 1):
+            raise RequestError(400, "best_of must be n: every text that is written is an answer", "usage", field="best_of")
+        if body.logit_bias:
+            raise RequestError(400, "logit_bias is not supported", "usage", field="logit_bias")
         prompts = prompts_of(body.prompt)
         service.check_texts(prompts)
         options = options_of(body)
@@ -107,10 +115,13 @@ def router(service: Service) -> APIRouter:
         except RequestError:
             service.pool.cancel(tickets)
             raise
-        head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time()), "model": body.model}
+        head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time()), "model": chosen.name}
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
-            return StreamingResponse(stream(service, tickets, head, usage), media_type="text/event-stream")
+            events = CompletionStream(service, tickets, head, body.n or 1 if usage else 0)
+            await events.begin(request)
+            unbuffered = {"X-Accel-Buffering": "no"}  # by a proxy
+            return StreamingResponse(events.lines(), media_type="text/event-stream", headers=unbuffered)
         outcomes = await service.wait(request, tickets)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -138,7 +149,7 @@ def router(service: Service) -> APIRouter:
             {
                 "object": "list",
                 "data": data,
-                "model": body.model,
+                "model": chosen.name,
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             }
         )
@@ -151,10 +162,10 @@ def described(model: Model) -> JsonObject:
     return {"id": model.name, "object": "model", "created": int(model.loaded), "owned_by": "heedful"}
 
 
-def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Any]:
+def prompts_of(given: str | list[str] | list[int] | list[list[int]] | None) -> list[Any]:
     """One prompt or several, each text or token ids."""
-    if isinstance(given, str):
-        return [given]
+    if given is None or isinstance(given, str):
+        return [given or ""]
     if not given:
         raise RequestError(400, "prompt is empty", "usage")
     if isinstance(given[0], int):
@@ -169,63 +180,9 @@ def options_of(body: CompletionRequest) -> JsonObject:
         "max_tokens": 16 if body.max_tokens is None else body.max_tokens,
         "temperature": temperature if temperature >= 0.001 else 0.0,
         "top_p": 1.0 if body.top_p is None else max(body.top_p, 1e-6),
+        "top_k": max(0, body.top_k or 0),
         "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
         "logprobs": body.logprobs,
         "echo": bool(body.echo),
         "stream": bool(body.stream),
     }
-
-
-def choice_of(index: int, answer: JsonObject) -> JsonObject:
-    """One continuation in OpenAI's shape."""
-    return {"index": index, **{name: answer[name] for name in ("text", "logprobs", "finish_reason")}}
-
-
-def usage_of(answers: list[JsonObject], per_prompt: int) -> dict[str, int]:
-    """Tokens read, each prompt once, and written."""
-    read = sum(answer["prompt_tokens"] for answer in answers[::per_prompt])
-    written = sum(answer["completion_tokens"] for answer in answers)
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-
-
-async def stream(service: Service, tickets: list[Ticket], head: JsonObject, usage: bool) -> AsyncIterator[bytes]:
-    """Server-sent events: every piece as soon as it is written, in whatever order the prompts come."""
-    import asyncio
-
-    events: asyncio.Queue[JsonObject | None] = asyncio.Queue()
-    answers: list[JsonObject] = []
-
-    async def follow(index: int, ticket: Ticket) -> None:
-        try:
-            async for piece in pieces_of(ticket):
-                await events.put({**head, "choices": [choice_of(index, piece)]})
-            (answer,) = await ticket.future
-            answers.append(answer)
-            await events.put({**head, "choices": [choice_of(index, answer)]})
-        except RequestError as error:
-            await events.put({"error": {"message": str(error), "type": "server_error", "param": None, "code": None}})
-        finally:
-            await events.put(None)
-
-    followers = [asyncio.ensure_future(follow(index, ticket)) for index, ticket in enumerate(tickets)]
-    try:
-        async with asyncio.timeout(service.settings.timeout):
-            left = len(followers)
-            while left:
-                event = await events.get()
-                if event is None:
-                    left -= 1
-                else:
-                    yield b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n"
-        if usage and answers:
-            per_prompt = max(1, len(tickets) // max(1, len({id(ticket.work.given) for ticket in tickets})))
-            final = {**head, "choices": [], "usage": usage_of(answers, per_prompt)}
-            yield b"data: " + json.dumps(final).encode() + b"\n\n"
-        yield b"data: [DONE]\n\n"
-    except TimeoutError:
-        late = {"error": {"message": "the request took too long", "type": "server_error", "param": None, "code": None}}
-        yield b"data: " + json.dumps(late).encode() + b"\n\n"
-    finally:
-        for follower in followers:
-            follower.cancel()
-        service.pool.cancel(tickets)

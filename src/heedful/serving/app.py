@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -51,9 +51,6 @@ def create_app(pool: Pool, settings: ServeSettings, keys: Keys, metrics: Metrics
     add_page(app, pool, keys)
     add_docs(app)
     add_errors(app)
-    if settings.cors:
-        origins = [origin.strip() for origin in settings.cors.split(",") if origin.strip()]
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
     return Edge(app, pool, settings, keys, metrics, rates)
 
 
@@ -104,13 +101,38 @@ def add_docs(app: FastAPI) -> None:
     app.openapi = schema  # type: ignore[method-assign]
 
 
+BRANCH = re.compile(r"(constrained-)?(str|int|float|bool|none)$|list\[|[A-Z]")  # of a union that was tried, as pydantic names it
+
+
+def what_is_wrong(error: RequestValidationError | ValidationError) -> Any:
+    """The problem that says most: of several ways to read a value, the one that got furthest."""
+    found = error.errors()
+    same = [one for one in found if one["loc"][:2] == found[0]["loc"][:2]]
+    return max(same, key=lambda one: len(one["loc"]))
+
+
+def places(problem: Any) -> list[str]:
+    """Where in a request a problem is: fields and positions."""
+    names = [str(part) for part in problem["loc"] if part != "body"]
+    return [name for number, name in enumerate(names) if not (number and BRANCH.match(name))]
+
+
+def field_of(error: Any) -> str | None:
+    """The field of a request that is wrong."""
+    if not isinstance(error, RequestValidationError | ValidationError):
+        return None
+    wrong = what_is_wrong(error)
+    return next(iter(places(wrong)), None) if wrong["type"] != "json_invalid" else None
+
+
 def add_errors(app: FastAPI) -> None:
     """Every error in words, and in the shape of the API that was called."""
 
     def answers(status: int, say: Callable[[Request, Any], str]) -> Callable[[Request, Any], Awaitable[Response]]:
         async def handler(request: Request, error: Any) -> Response:
             code = getattr(error, "status_code", status)
-            answer = error_answer(request.url.path, RequestError(code, say(request, error)))
+            said = RequestError(code, say(request, error), field=field_of(error))
+            answer = error_answer(request.url.path, said)
             if code == 405:
                 answer.headers["Allow"] = (getattr(error, "headers", None) or {}).get("Allow", METHODS)
             return answer
@@ -118,12 +140,20 @@ def add_errors(app: FastAPI) -> None:
         return handler
 
     def invalid(request: Request, error: RequestValidationError | ValidationError) -> str:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return f"{place}: {first['msg']}" if place else str(first["msg"])
+        wrong = what_is_wrong(error)
+        if wrong["type"] == "json_invalid":
+            return "the body is not valid JSON"
+        if not places(wrong) and "json" not in request.headers.get("content-type", ""):
+            return "the body must be a JSON object, sent with the header `Content-Type: application/json`"
+        place = ".".join(places(wrong))
+        return f"{place}: {wrong['msg']}" if place else str(wrong["msg"])
 
     def http(request: Request, error: HTTPException) -> str:
-        known = {404: f"there is nothing at {request.url.path[:80]}; see /docs", 405: f"{request.method} is not possible here"}
+        known = {
+            400: "the body is not valid JSON" if error.detail == "There was an error parsing the body" else str(error.detail),
+            404: f"there is nothing at {request.url.path[:80]}; see /docs",
+            405: f"{request.method} is not possible here",
+        }
         return known.get(error.status_code, str(error.detail))
 
     async def refused(request: Request, error: RequestError) -> Response:

@@ -20,6 +20,7 @@ class Completion:
         max_tokens: int = 16,
         temperature: float = 1.0,
         top_p: float = 1.0,
+        top_k: int = 0,
         seed: str = "",
         stop: Sequence[str] = (),
         logprobs: int | None = None,
@@ -33,6 +34,7 @@ class Completion:
             raise UsageError(f"a token of the prompt is not below the model's vocabulary of {pipeline.model.config.vocab:,}")
         self.prompt = prompt if isinstance(prompt, str) else tokenizer.decode(self.ids)
         self.max_tokens, self.temperature, self.top_p, self.seed = max_tokens, temperature, top_p, seed
+        self.top_k = top_k
         self.stop, self.logprobs, self.echo, self.stream = [text for text in stop if text], logprobs, echo, stream
         self.sentence: Sentence | None = None
         self.sent = 0  # characters that were sent as pieces
@@ -47,7 +49,7 @@ class Completion:
             return []
         read: list[int] = [self.tokenizer.eos, *self.ids]
         source, first = read[:-1], read[-1]
-        sampling = Sampling(self.temperature, 0, self.top_p, self.seed) if self.temperature > 0 else None
+        sampling = Sampling(self.temperature, self.top_k, self.top_p, self.seed) if self.temperature > 0 else None
         self.sentence = Sentence(source, first, self.max_tokens, sampling=sampling, alternatives=self.logprobs or 0)
         return [self.sentence]
 

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -55,20 +56,28 @@ def error_answer(path: str, error: RequestError) -> Response:
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     message = str(error)
-    if path.startswith("/v1/"):
+    if path == "/v1" or path.startswith("/v1/"):
         status = 400 if status == 422 else status  # as OpenAI answers
-        kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
-        codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-        body: JsonObject = {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
+        body: JsonObject = {"error": openai_error(error)}
     elif path in EMBEDDINGS or path == "/":
         overloaded = status in (429, 503)
         kind = "overloaded" if overloaded else "validation" if status < 500 else "backend"
         body = {"error": message, "error_type": kind}
     else:
-        body = {"error": message}
+        body = {"error": f"Slowdown: {message}" if status == 429 and path.startswith(LIBRETRANSLATE) else message}
     if status == 401 and path.startswith(LIBRETRANSLATE):
         status = 403  # as LibreTranslate answers
     return JSONResponse(body, status, headers)
+
+
+def openai_error(error: RequestError) -> JsonObject:
+    """What OpenAI's API says of an error."""
+    status = error.status
+    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    code = {401: "invalid_api_key", 429: "rate_limit_exceeded"}.get(status)
+    if status == 404 and error.kind == "model":
+        code = "model_not_found"
+    return {"message": str(error), "type": kind, "param": error.field, "code": code}
 
 
 class Rates:
@@ -101,8 +110,17 @@ class Edge:
         self.app, self.pool, self.settings, self.keys, self.metrics, self.rates = app, pool, settings, keys, metrics, rates
         self.stopping = False
         self.running = 0
+        self.outermost: ASGIApp = self.handle
+        origins = [origin.strip() for origin in settings.cors.split(",") if origin.strip()]
+        if origins:  # around everything: pages must be able to read errors too, and browsers ask for permission without a key
+            allowed = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["Retry-After"]}
+            self.outermost = CORSMiddleware(self.handle, origins, **allowed)  # type: ignore[arg-type]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.outermost(scope, receive, send)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever happens."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -121,6 +139,8 @@ class Edge:
         self.metrics.running.set(self.running)
         try:
             self.admit(scope)
+            if scope["method"] == "HEAD":  # as GET; the server leaves the body out
+                scope = {**scope, "method": "GET"}
             await self.app(scope, await self.read(scope, receive), answer)
         except RequestError as error:
             if not status:

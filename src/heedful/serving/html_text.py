@@ -1,84 +1,94 @@
-"""The texts of an HTML page, to be translated and put back in their places."""
+"""The texts of an HTML page, to be translated and put back in their places.
+
+Pages come from strangers: whatever is sent is read in one pass, in time that grows with its length and no faster. What is
+broken stays as it is.
+"""
 
 from __future__ import annotations
 
 import html
-from html.parser import HTMLParser
+import re
 
 UNTOUCHED = {"script", "style", "code", "pre", "textarea", "noscript", "svg", "math", "kbd", "samp", "var"}
+RAW = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes"}  # in which there are no tags
 EMPTY = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
+# Quotes count after "=" only. Nothing is tried twice (`++`), so that thousands of unfinished tags take no longer.
+TAG = re.compile(r"""<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<rest>(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+'|))*+)>""")
+NOT_TRANSLATED = re.compile(r"""\stranslate\s*+=\s*+["']?no(?:["'\s/]|$)""", re.IGNORECASE)
+SPACE = " \t\r\n\f"  # what HTML shows as one space; not the space that does not break
+SPACES = re.compile(f"[{SPACE}]+")
 
-class HtmlText(HTMLParser):
+
+class HtmlText:
     """A page as its tags, which stay as they are, and its texts."""
 
     def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=False)
+        self.page = page
         self.parts: list[str | int] = []  # markup, or the number of a text
-        self.texts: list[str] = []  # without entities
-        self.pending = ""
-        self.untouched: list[str] = []  # open elements that are not translated
-        self.feed(page)
-        self.close()
-        self._flush()
+        self.texts: list[str] = []  # without entities, on one line each
+        self.untouched = ""  # the open element that is not translated, if there is one
+        self.depth = 0  # how many of that name are open
+        at = begin = 0  # of what is read, and of the text before it
+        while (at := page.find("<", at)) >= 0:
+            end = self._markup_end(at)
+            if end == at:  # a sign like any other
+                at += 1
+                continue
+            self._text(page[begin:at])
+            self.parts.append(page[at:end])
+            at = begin = self._follow(at, end)
+        self._text(page[begin:])
 
     def with_texts(self, texts: list[str]) -> str:
         """The page with other texts."""
         return "".join(part if isinstance(part, str) else html.escape(texts[part], quote=False) for part in self.parts)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._markup(self.get_starttag_text() or "")
-        kept = tag in UNTOUCHED or ("translate", "no") in attrs
-        if tag not in EMPTY and (kept or self.untouched):
-            self.untouched.append(tag)
+    def _markup_end(self, at: int) -> int:
+        """Where the markup ends that begins with this "<"; the page's end if it never does; `at` if it is a text."""
+        page = self.page
+        if page.startswith("<!--", at):
+            return self._after("-->", at + 4)
+        following = page[at + 1 : at + 3]
+        if (following[:1].isascii() and following[:1].isalpha()) or (following[:1] == "/" and following[1:].isalpha()):
+            tag = TAG.match(page, at)
+            return tag.end() if tag else len(page)
+        return self._after(">", at) if following[:1] in ("!", "?", "/") and following else at
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._markup(self.get_starttag_text() or "")
+    def _after(self, wanted: str, at: int) -> int:
+        found = self.page.find(wanted, at)
+        return len(self.page) if found < 0 else found + len(wanted)
 
-    def handle_endtag(self, tag: str) -> None:
-        self._markup(f"</{tag}>")
-        if tag in self.untouched:
-            while self.untouched.pop() != tag:
-                pass
-
-    def handle_data(self, data: str) -> None:
+    def _follow(self, at: int, end: int) -> int:
+        """Enter or leave an element that is not translated; returns where to read on."""
+        tag = TAG.match(self.page, at)
+        if not tag:
+            return end
+        name = tag["name"].lower()
+        if tag["end"]:
+            self.depth -= name == self.untouched
+            if not self.depth:
+                self.untouched = ""
+            return end
+        if name in RAW:
+            closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(self.page, end)
+            begin = closing.start() if closing else len(self.page)
+            self.parts.append(self.page[end:begin])
+            return begin
+        if name in EMPTY or tag["rest"].endswith("/"):
+            return end
         if self.untouched:
-            self._markup(data)
-        else:
-            self.pending += data
+            self.depth += name == self.untouched
+        elif name in UNTOUCHED or NOT_TRANSLATED.search(tag["rest"]):
+            self.untouched, self.depth = name, 1
+        return end
 
-    def handle_entityref(self, name: str) -> None:
-        self._entity(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        self._entity(f"&#{name};")
-
-    def _entity(self, written: str) -> None:
-        if self.untouched:
-            self._markup(written)
-        else:
-            self.pending += html.unescape(written)
-
-    def handle_comment(self, data: str) -> None:
-        self._markup(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self._markup(f"<!{decl}>")
-
-    def handle_pi(self, data: str) -> None:
-        self._markup(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self._markup(f"<![{data}]>")
-
-    def _markup(self, written: str) -> None:
-        self._flush()
-        self.parts.append(written)
-
-    def _flush(self) -> None:
-        if self.pending.strip():
-            self.parts.append(len(self.texts))
-            self.texts.append(self.pending)
-        elif self.pending:
-            self.parts.append(html.escape(self.pending, quote=False))
-        self.pending = ""
+    def _text(self, written: str) -> None:
+        """What stands between two tags."""
+        inner = written.strip(SPACE)
+        if not inner or self.untouched:
+            self.parts.append(written)
+            return
+        start = written.index(inner)
+        self.parts += [written[:start], len(self.texts), written[start + len(inner) :]]
+        self.texts.append(SPACES.sub(" ", html.unescape(inner)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any
 
@@ -71,13 +72,15 @@ class Languages:
         short = wanted.partition("-")[0]
         return next((found for name, found in known.items() if name.partition("-")[0] == short), None)
 
+    async def prepare(self) -> None:
+        """Load what detects languages; it takes half a second, in which others are answered."""
+        if not self.identifier:
+            self.identifier = await asyncio.to_thread(identifier)
+
     def detect(self, text: str) -> list[tuple[str, float]]:
         """The languages that a text may be in with their probabilities, likeliest first: those served, if they are known."""
         sources = [source for source, _ in self.pairs if source != UNKNOWN]
-        if not self.identifier:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-            self.identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self.identifier = self.identifier or identifier()
         labels = set(self.identifier.labels)
         wanted = {source.partition("-")[0] for source in sources} & labels
         self.identifier.set_languages(None)
@@ -86,3 +89,10 @@ class Languages:
             return everything
         # Among all languages first, so that a text in none of those served is recognised by its low probability.
         return [(self.find(code) or code, p) for code, p in everything if code in wanted]
+
+
+def identifier() -> Any:
+    """What tells the language of a text."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

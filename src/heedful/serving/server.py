@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import HeedfulError
 from heedful.serving.app import create_app
+from heedful.serving.connection import protocol
 from heedful.serving.edge import Edge, LogFormat, logger
 from heedful.serving.metrics import Metrics
 from heedful.serving.pool import Pool
 from heedful.serving.settings import KEYS_VARIABLE, Keys, ServeSettings
 
 LOOPBACK = ("127.", "localhost", "::1")
-TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 FILES = 8192  # open files wanted, for many connections
 
 
@@ -88,55 +87,6 @@ class Server(uvicorn.Server):
         elif sig == signal.SIGINT:
             self.force_exit = True
         edge.stopping = self.should_exit = True
-
-
-def protocol(settings: ServeSettings) -> type[HttpToolsProtocol]:
-    """HTTP for callers who must send their request in time; connections beyond the limit are closed."""
-    open_connections = 0
-
-    class TimedProtocol(HttpToolsProtocol):
-        """A connection that is closed when no whole request head arrives in time."""
-
-        timer: asyncio.TimerHandle | None = None
-        counted = False
-
-        def connection_made(self, transport: Any) -> None:
-            nonlocal open_connections
-            super().connection_made(transport)
-            open_connections += 1
-            self.counted = True
-            if open_connections > settings.max_connections:
-                transport.write(TOO_MANY)
-                transport.close()
-                return
-            self.wait_for_head()
-
-        def wait_for_head(self) -> None:
-            self.stop_timer()
-            self.timer = self.loop.call_later(settings.read_timeout, self.transport.close)
-
-        def stop_timer(self) -> None:
-            if self.timer:
-                self.timer.cancel()
-                self.timer = None
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.wait_for_head()
-
-        def on_headers_complete(self) -> None:
-            self.stop_timer()
-            super().on_headers_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            nonlocal open_connections
-            if self.counted:
-                open_connections -= 1
-                self.counted = False
-            self.stop_timer()
-            super().connection_lost(exc)
-
-    return TimedProtocol
 
 
 def listen(settings: ServeSettings) -> socket.socket:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -18,6 +18,8 @@ from heedful.serving.settings import Keys, ServeSettings
 from heedful.settings import JsonObject
 
 Answers = list[JsonObject]  # of one input
+T = TypeVar("T")
+AT_ONCE = 512  # inputs of a request that may wait or be worked on at one time
 
 
 class Service:
@@ -74,38 +76,40 @@ class Service:
 
     async def run(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Any]:
         """The answers to each input, or the RequestError that says why it has none."""
-        if not hasattr(request.state, "turn"):
-            request.state.turn = next(self.pool.callers)  # everything of a request shares a turn
+        state = request.state
+        if not hasattr(state, "turn"):
+            state.turn = next(self.pool.callers)  # everything of a request shares a turn
+            # A text may have more sentences than may wait: those of one request are queued as others are answered.
+            state.places = asyncio.Semaphore(max(1, min(AT_ONCE, self.settings.max_queue)))
         tickets: list[Ticket] = []
-        try:
+
+        async def work() -> list[Any]:
             for given in inputs:
-                tickets.append(self.pool.submit(model, verb, given, options, request.state.turn))
-        except RequestError:
-            self.pool.cancel(tickets)
-            raise
-        return await self.wait(request, tickets)
+                await state.places.acquire()
+                try:
+                    ticket = self.pool.submit(model, verb, given, options, state.turn)
+                except RequestError:
+                    state.places.release()
+                    raise
+                ticket.future.add_done_callback(lambda _: state.places.release())
+                tickets.append(ticket)
+            return await outcomes_of(tickets)
+
+        return await self.in_time(request, work(), tickets)
 
     async def wait(self, request: Request, tickets: Sequence[Ticket]) -> list[Any]:
-        """The outcomes of some work, unless the caller goes away or it takes too long."""
-        work = asyncio.gather(*(ticket.future for ticket in tickets), return_exceptions=True)
-        gone = asyncio.ensure_future(disconnected(request))
-        ends: set[asyncio.Future[Any]] = {work, gone}
+        """The outcomes of some work."""
+        return await self.in_time(request, outcomes_of(tickets), tickets)
+
+    async def in_time(self, request: Request, work: Coroutine[Any, Any, list[Any]], tickets: Sequence[Ticket]) -> list[Any]:
+        """What work gives, unless the caller goes away or it takes too long; then its tickets are given back."""
         try:
-            left = request.state.deadline - time.monotonic()
-            done, _ = await asyncio.wait(ends, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
-            if work in done:
-                for outcome in work.result():
-                    if isinstance(outcome, RequestError) and outcome.status >= 500:
-                        raise outcome
-                return list(work.result())
-            if gone in done:
-                raise ClientGone
-            raise unavailable(f"the request took longer than {self.settings.timeout:g} seconds", 5)
+            async with asyncio.timeout(max(0.0, request.state.deadline - time.monotonic())):
+                return await unless_gone(request, work)
+        except TimeoutError:
+            raise unavailable(f"the request took longer than {self.settings.timeout:g} seconds", 5) from None
         finally:
-            gone.cancel()
             self.pool.cancel(tickets)
-            if not work.done():
-                work.cancel()
 
     async def all(self, request: Request, model: Model, verb: str, inputs: Sequence[Any], options: JsonObject) -> list[Answers]:
         """The answers to each input; an error of one is an error of the request."""
@@ -114,6 +118,31 @@ class Service:
             if isinstance(outcome, BaseException):
                 raise outcome
         return found
+
+
+async def outcomes_of(tickets: Sequence[Ticket]) -> list[Any]:
+    """The answers to each ticket, or the RequestError that says why it has none; one of the service is one of the request."""
+    futures = [ticket.future for ticket in tickets]
+    if futures:  # waited for and not gathered: who gives up on them must find them as they are, to take them from the workers
+        await asyncio.wait(futures)
+    outcomes = [future.exception() or future.result() for future in futures]
+    for outcome in outcomes:
+        if isinstance(outcome, RequestError) and outcome.status >= 500:
+            raise outcome
+    return outcomes
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work, which ends early when the caller goes away."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        gone.cancel()
+        task.cancel()
 
 
 async def disconnected(request: Request) -> None:

@@ -35,7 +35,7 @@ class ServeSettings:
     max_queue: Count = setting(2_000, "Texts that may wait; beyond that requests are answered with 503.")
     max_connections: Count = setting(1_000, "Connections that may be open at one time.")
     timeout: Seconds = setting(60.0, "Seconds after which a request is given up with 503.")
-    read_timeout: Seconds = setting(15.0, "Seconds in which a request must have arrived.")
+    read_timeout: Seconds = setting(15.0, "Seconds in which a request must arrive, and an answer be taken bit by bit.")
     grace: Seconds = setting(20.0, "Seconds that begun requests get when the service is stopped.")
     requests_per_minute: CountOrNone = setting(0, "Of each API key, or each address without keys; 0 is no limit.")
     api_keys: str = setting("", f"A file with one API key per line; also ${KEYS_VARIABLE}, separated by commas.")

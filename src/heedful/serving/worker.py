@@ -22,6 +22,7 @@ from heedful.errors import HeedfulError, InputError, UsageError
 from heedful.jobs.options import Backend
 from heedful.jobs.registry import JOBS, VERBS
 from heedful.runtime.fair_queue import FairQueue
+from heedful.serving.at_once import AT_ONCE
 from heedful.serving.messages import Cancel, Done, Failed, Load, Loaded, Piece, Stats, ToWorker, Unload, Work
 from heedful.settings import JsonObject
 
@@ -85,6 +86,8 @@ class Worker:
                 self.handle(message)
             for model in self.models.values():
                 if model:
+                    if torch.get_num_threads() != (threads := 1 if model.narrow else self.threads):
+                        torch.set_num_threads(threads)
                     model.step()
 
     def listen(self) -> None:
@@ -166,12 +169,14 @@ class ServedModel:
     """A model at work: inputs wait, are done in batches, and their answers are sent as soon as they are ready."""
 
     def __init__(self, key: str, pipeline: AnyPipeline, pipe: Connection) -> None:
-        from heedful.pipelines.decoder import DecoderPipeline
+        from heedful.pipelines.decoder import WIDE, DecoderPipeline
 
         self.key, self.pipeline, self.pipe = key, pipeline, pipe
         self.embedder: AnyPipeline | None = None
         self.waiting: FairQueue[Work] = FairQueue()  # for a verb without a search
         self.decoder = pipeline if isinstance(pipeline, DecoderPipeline) else None
+        # Its steps are too small for several threads, which would wait for each other, for long on a busy machine.
+        self.narrow = self.decoder is not None and pipeline.model.config.d_model < WIDE
         self.batch = self.decoder.batch(fair=True) if self.decoder else None
         self.engine = self.decoder.engine if self.decoder else None
         self.ready: FairQueue[Item] = FairQueue()  # for the engine
@@ -186,8 +191,8 @@ class ServedModel:
     def add(self, work: Work) -> None:
         """Begin with an input, or say why it cannot be used."""
         try:
-            if work.verb == "tokenize":
-                self.pipe.send(Done(work.id, [{"tokens": tokens_of(self.pipeline, work.given, work.options)}], 0))
+            if work.verb in AT_ONCE:
+                self.pipe.send(Done(work.id, [AT_ONCE[work.verb](self.pipeline, work.given, work.options)], 0))
             elif self.decoder is None or self.batch is None:
                 self.waiting.add(work, work.caller)
             else:
@@ -339,22 +344,3 @@ class ServedModel:
             case _:
                 logger.error("a request failed", exc_info=error)
                 self.pipe.send(Failed(id, "internal", "the request could not be answered"))
-
-
-def tokens_of(pipeline: AnyPipeline, text: str, options: JsonObject) -> list[JsonObject]:
-    """The tokens of a text with the characters that each covers."""
-    tokenizer = next(iter(pipeline.tokenizers.values()), None)
-    if tokenizer is None:
-        raise UsageError("a model of images has no tokenizer")
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    rows: list[JsonObject] = [
-        {"id": token, "text": name, "special": False, "start": start, "stop": stop}
-        for token, name, (start, stop) in zip(ids, tokenizer.tokens(ids), offsets, strict=True)
-    ]
-    if options.get("add_special_tokens") and pipeline.task not in ("translation", "summarization", "language-model"):
-        first, last = (
-            {"id": token, "text": str(tokenizer.backend.id_to_token(token)), "special": True, "start": None, "stop": None}
-            for token in (tokenizer.bos, tokenizer.eos)
-        )
-        rows = [first, *rows, last]
-    return rows

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 # A sentence ends at one of these signs, with closing quotes or brackets, before white space and something that begins another;
-# the full stops of Chinese and Japanese need no space.
-END = re.compile(r"""(?:[.!?…؟।]+["'”“’»)\]]*(?=\s+["'“‘«(\[¿¡]*[^\W\d_a-zß-öø-ÿ])|[。！？]+[”’」』）]*)""")
+# the full stops of Chinese and Japanese need no space. Only whole runs are tried, so that a page of dots takes no longer.
+END = re.compile(r"""(?:(?<![.!?…؟।])[.!?…؟।]++["'”“’»)\]]*+(?=\s++["'“‘«(\[¿¡]*+[^\W\d_a-zß-öø-ÿ])|[。！？]+[”’」』）]*)""")
 SHORT = r"[^\W\d_]|\d+|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Hr|Fr|Inc|Ltd|No|Nr|vs|ca|etc|bzw|usw|vol|approx|z\.\s?B|d\.\s?h|e\.g|i\.e"
+LONGEST = 32  # characters before the end of a sentence that are searched for an abbreviation
 ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{SHORT})\.$")
 
 
@@ -23,7 +24,7 @@ def split_text(text: str) -> list[tuple[str, bool]]:
     for line in re.split(r"(\r\n|\n|\r|\u2028)", text):
         start = 0
         for end in END.finditer(line):
-            if not ABBREVIATION.search(line[start : end.end()]):
+            if not ABBREVIATION.search(line[max(start, end.end() - LONGEST) : end.end()]):
                 parts += _trimmed(line[start : end.end()])
                 start = end.end()
         parts += _trimmed(line[start:])

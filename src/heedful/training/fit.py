@@ -12,11 +12,12 @@ from heedful.data.monolingual import SyntheticPairs
 from heedful.data.prepare_pairs import load_prepared
 from heedful.data.statistics import pair_statistics
 from heedful.plan.advice import advice
-from heedful.plan.plan import LEAST_STEPS, Plan, Speed, plan_pairs
+from heedful.plan.plan import LEAST_STEPS, Plan, Shape, Speed, plan_pairs
 from heedful.recipes import Recipe
 from heedful.recipes.open_settings import with_values
 from heedful.runtime.screen import Screen, duration
 from heedful.tasks.task import pretrained_config
+from heedful.training.shape_trial import largest_shape, needs_trial
 from heedful.training.worker_trial import SECONDS
 
 LONGEST_TRIAL = 15.0  # seconds
@@ -32,6 +33,12 @@ class Fit:
         if recipe.model["pretrained"]:
             self.given |= {f"model.{key}": value for key, value in pretrained_config(recipe)["model"].items()}
         self.data = pair_statistics(recipe.data, recipe.training.seed, synthetic)
+        self.largest: Shape | None = None  # of the model, where the time decides it
+
+    def look_at_machine(self, screen: Screen) -> None:
+        """Find out how large a model can be trained in the given time, where that is not clear."""
+        if self.seconds is not None and needs_trial(self.recipe, self.data):
+            self.largest = largest_shape(self.recipe, self.data, self.seconds, screen)
 
     @property
     def trial_seconds(self) -> float | None:
@@ -43,7 +50,7 @@ class Fit:
     def plan(self, speed: Speed | None = None) -> Plan:
         """What is left of the given time is planned for."""
         left = None if self.seconds is None else max(1.0, self.seconds - (time.monotonic() - self.started))
-        return plan_pairs(self.data, self.given, left, speed)
+        return plan_pairs(self.data, self.given, left, speed, self.largest)
 
     def filled(self, plan: Plan) -> Recipe:
         """The recipe with the values of a plan."""

@@ -115,6 +115,7 @@ def open_run(recipe: Recipe, run: Path, screen: Screen, seconds: float | None) -
         return recipe, None
     fit = Fit(recipe, seconds, synthetic_pairs(recipe, run / "data")) if recipe.open else None
     if fit is not None:
+        fit.look_at_machine(screen)
         recipe = fit.filled(fit.plan())
     if not recipe.model["pretrained"] and not recipe.training.shard:
         check_memory(smallest_config(recipe), pick_device(recipe.training.device))  # before any work on the data

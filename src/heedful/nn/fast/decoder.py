@@ -20,21 +20,37 @@ from heedful.nn.attention.full import FullAttention
 from heedful.nn.cache import SourceKeys
 from heedful.nn.decoder import Decoder, DecoderLayer
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.fast.linear import linear_map
-from heedful.nn.multihead import MultiHeadAttention
+from heedful.nn.fast.decoder_layer import FastDecoderLayer
 from heedful.nn.positions import RotaryPositions
 
 ROOM = 16  # steps for which fresh buffers have room
+GROUPS = 6  # of sources of different lengths; more of them are padded and become one
 TIDY = 24  # columns per hypothesis that may be added before those on no path are removed
 
 
 class LayerKeys(NamedTuple):
-    """Keys and values of a layer: of the target so far (S · H, ≥ N, K or V) and of the source (S · H, L, K or V)."""
+    """Keys and values of the target so far in a layer: (S · H, ≥ N, K or V)."""
 
     key: Tensor
     value: Tensor
-    source_key: Tensor
-    source_value: Tensor
+
+
+class Sources(NamedTuple):
+    """Some sources of similar length; those of other lengths are kept apart, so that short ones are not padded to long ones."""
+
+    number: int  # S
+    mask: Tensor  # (S, 1, 1, L): 0, or −∞ on padding
+    keys: list[tuple[Tensor, Tensor]]  # keys and values of each layer: (S · H, L, K or V)
+
+    def picked(self, rows: Tensor, heads: int) -> Sources:
+        """Those of these rows, without columns that are padding everywhere."""
+        mask = self.mask.index_select(0, rows)
+        longest = most(mask[:, 0, 0] == 0.0)
+        of_head = (rows[:, None] * heads + torch.arange(heads)).flatten()  # (S · H,)
+        keys = [
+            (key[:, :longest].index_select(0, of_head), value[:, :longest].index_select(0, of_head)) for key, value in self.keys
+        ]
+        return Sources(len(rows), mask[..., :longest], keys)
 
 
 class FastDecoder:
@@ -42,14 +58,16 @@ class FastDecoder:
 
     def __init__(self, decoder: Decoder, embedding: TokenEmbedding, beam: int) -> None:
         self.decoder, self.embedding, self.beam = decoder, embedding, beam
-        self.blocks = [layer for layer in decoder.layers if isinstance(layer, DecoderLayer)]
-        first = self.blocks[0].self_attention
+        blocks = [layer for layer in decoder.layers if isinstance(layer, DecoderLayer)]
+        self.blocks = [FastDecoderLayer(block) for block in blocks]
+        first = blocks[0].self_attention
         self.heads, self.rotary = first.heads, first.positions if isinstance(first.positions, RotaryPositions) else None
         self.layers: list[LayerKeys] = []
+        self.sources: list[Sources] = []  # of the sentences, in their order
         dtype = embedding.weight.dtype
-        self.source_mask = torch.zeros(0, 1, 1, 0, dtype=dtype)  # (S, 1, 1, L): 0, or −∞ on padding
         self.path = torch.zeros(0, beam, 0, dtype=dtype)  # (S, B, N): 0 on the columns of a hypothesis' path, −∞ on others
         self.position = torch.zeros(0, dtype=torch.long)  # (S,) of the next token
+        self.uneven = False  # whether some column is on no path of some sentence; among several hypotheses it always may be
         self.tidied = 0  # columns that there were after the last tidying
 
     @staticmethod
@@ -65,39 +83,39 @@ class FastDecoder:
     def join(self, sources: Sequence[SourceKeys], source_mask: Tensor) -> None:
         """Take in sentences: the keys and values of their sources in each layer, and the mask (S, L)."""
         new, columns = source_mask.size(0), self.path.size(2)
-        longest = max(source_mask.size(1), self.source_mask.size(3))
+        self.uneven = self.uneven or columns > 0
         mask = self.path.new_zeros(source_mask.shape).masked_fill(~source_mask, -math.inf)[:, None, None]
-        masks = [F.pad(one, (0, longest - one.size(3)), value=-math.inf) for one in (self.source_mask, mask)]
-        self.source_mask = torch.cat(masks)
+        self.sources.append(Sources(new, mask, [(key.flatten(0, 1), value.flatten(0, 1)) for key, value in sources]))
+        if len(self.sources) > GROUPS:
+            self.sources = [together(self.sources)]
         self.path = torch.cat([self.path, self.path.new_full((new, self.beam, columns), -math.inf)])
         self.position = torch.cat([self.position, torch.zeros(new, dtype=torch.long)])
         capacity = columns + ROOM * self.beam
         if not self.layers:
-            self.layers = [LayerKeys(*(x.new_empty(0, 0, x.size(3)) for x in (*source, *source))) for source in sources]
-        for index, (layer, source) in enumerate(zip(self.layers, sources, strict=True)):
-            nothing = (x.new_empty(new * self.heads, 0, x.size(3)) for x in source)
-            target = [joined(x[:, :columns], y, capacity) for x, y in zip(layer[:2], nothing, strict=True)]
-            both = [joined(x, y.flatten(0, 1), longest) for x, y in zip(layer[2:], source, strict=True)]
-            self.layers[index] = LayerKeys(*target, *both)
+            self.layers = [LayerKeys(*(x.new_empty(0, 0, x.size(3)) for x in source)) for source in sources]
+        for index, layer in enumerate(self.layers):
+            self.layers[index] = LayerKeys(*(widened(x[:, :columns], new * self.heads, capacity) for x in layer))
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these sentences (S,), in this order, and only with columns that are on a path of theirs."""
+        """Go on with these sentences (S,), which are in their order, and only with columns that are on a path of theirs."""
         path = self.path.index_select(0, rows)
         on_path = (path == 0.0).any(1)  # (S, N)
         count = most(on_path)
         columns = on_path.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]  # (S, count)
         self.path = path.gather(2, columns[:, None].expand(-1, self.beam, -1))
-        source_mask = self.source_mask.index_select(0, rows)
-        longest = most(source_mask[:, 0, 0] == 0.0)
-        self.source_mask = source_mask[..., :longest]
+        self.uneven = not bool((self.path == 0.0).all())
         self.position = self.position.index_select(0, rows)
         self.tidied = count
         of_head = (rows[:, None] * self.heads + torch.arange(self.heads)).flatten()  # (S · H,)
         columns = columns.repeat_interleave(self.heads, 0)  # (S · H, count)
         for index, layer in enumerate(self.layers):
-            target = [picked(x, of_head, columns, count + ROOM * self.beam) for x in layer[:2]]
-            source = [x[:, :longest].index_select(0, of_head) for x in layer[2:]]
-            self.layers[index] = LayerKeys(*target, *source)
+            self.layers[index] = LayerKeys(*(picked(x, of_head, columns, count + ROOM * self.beam) for x in layer))
+        first, kept = 0, []
+        for group in self.sources:
+            inside = rows[(rows >= first) & (rows < first + group.number)] - first
+            kept += [group.picked(inside, self.heads)] if len(inside) else []
+            first += group.number
+        self.sources = kept
 
     def reorder(self, origins: Tensor) -> None:
         """Let each hypothesis continue the one at place `origins` (S, B) of its sentence."""
@@ -119,55 +137,52 @@ class FastDecoder:
             layer = self.layers[index]
             if layer.key.size(1) < columns + beam:
                 layer = self.layers[index] = layer._replace(key=roomier(layer.key, columns), value=roomier(layer.value, columns))
-            y = block.around_self.before(x)
-            y = self._attend_to_target(block.self_attention, y, layer, columns, rotation)
-            x = block.around_self.after(x, y)
-            y = block.around_cross.before(x)
-            y = self._attend_to_source(block.cross_attention, y, layer)
-            x = block.around_feed(block.around_cross.after(x, y), block.feed_forward)
+            heads = self._attend_to_target(block.queries_keys_values(x), block.widths, layer, columns, rotation)
+            x = block.after_self(x, heads)
+            x = block.after_cross(x, self._attend_to_source(block.cross_queries(x), index))
         self.position = self.position + 1
         states: Tensor = self.decoder.norm(x)
         return states
 
     def _attend_to_target(
-        self, attention: MultiHeadAttention, x: Tensor, layer: LayerKeys, columns: int, rotation: Tensor | None
+        self, projected: Tensor, widths: Sequence[int], layer: LayerKeys, columns: int, rotation: Tensor | None
     ) -> Tensor:
-        """Self-attention; the new keys and values become the columns from `columns` on."""
-        projected = attention.project_in(x)  # (R, all widths)
-        query, key, value = projected.split(attention.widths, dim=-1)
+        """Self-attention of queries, keys and values (R, all widths); the new keys and values are written at `columns`."""
+        both, sentences = 2 * widths[0], len(self.position)
+        query, key, value = projected.split(widths, 1)
         if rotation is not None:
-            both = projected[:, : 2 * attention.widths[0]]  # queries and keys
-            both = both if projected.size(1) % 2 == 0 else both.contiguous()  # a complex number begins at an even place
-            pairs = torch.view_as_complex(both.view(len(x), 2 * self.heads, -1, 2))
-            rotated = torch.view_as_real(pairs * rotation.to(pairs.dtype)).flatten(1)
-            query, key = rotated.chunk(2, dim=-1)
+            if projected.size(1) % 2:  # a complex number begins at an even place
+                projected = projected[:, :both].contiguous()
+            pairs = torch.view_as_complex(projected[:, :both].view(len(projected), 2 * self.heads, -1, 2))
+            pairs.mul_(rotation.to(pairs.dtype))
+            query, key = projected[:, : widths[0]], projected[:, widths[0] : both]
         end = columns + self.beam
-        for buffer, new in zip(layer[:2], (key, value), strict=True):
-            buffer[:, columns:end] = self._by_head(new)
-        attended = self._weighted(query, layer.key[:, :end], layer.value[:, :end], self.path[:, None])
-        mapped: Tensor = attention.project_out(attended)
-        return mapped
+        for buffer, new in ((layer.key, key), (layer.value, value)):
+            room = buffer.view(sentences, self.heads, buffer.size(1), buffer.size(2))[:, :, columns:end]
+            room.copy_(new.view(sentences, self.beam, self.heads, buffer.size(2)).transpose(1, 2))
+        mask = self.path[:, None] if self.beam > 1 or self.uneven else None
+        return self._weighted(query, layer.key[:, :end], layer.value[:, :end], mask)
 
-    def _attend_to_source(self, attention: MultiHeadAttention, x: Tensor, layer: LayerKeys) -> Tensor:
-        width = attention.widths[0]
-        query = linear_map(x, attention.project_in.weight[:width], attention.project_in.bias[:width])
-        attended = self._weighted(query, layer.source_key, layer.source_value, self.source_mask)
-        mapped: Tensor = attention.project_out(attended)
-        return mapped
+    def _attend_to_source(self, query: Tensor, layer: int) -> Tensor:
+        """Cross-attention of queries (R, H · K) → (R, H · V)"""
+        groups = zip(query.split([group.number * self.beam for group in self.sources]), self.sources, strict=True)
+        heads = [self._weighted(part, *group.keys[layer], group.mask) for part, group in groups]
+        return torch.cat(heads) if len(heads) > 1 else heads[0]
 
-    def _by_head(self, x: Tensor) -> Tensor:
-        """(R, H · width) → (S · H, B, width)"""
-        return x.reshape(-1, self.beam, self.heads, x.size(1) // self.heads).transpose(1, 2).flatten(0, 1)
-
-    def _weighted(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    def _weighted(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of queries (R, H · K) over keys and values (S · H, N, K or V); mask (S, 1, B or 1, N) → (R, H · V)."""
-        query = self._by_head(query)  # (S · H, B, K)
-        scores = torch.bmm(query, key.transpose(1, 2)).mul_(query.size(2) ** -0.5)  # (S · H, B, N)
-        scores.view(-1, self.heads, self.beam, key.size(1)).add_(mask)
-        heads = torch.bmm(torch.softmax(scores, -1, out=scores), value)  # (S · H, B, V)
-        return (
-            heads.view(-1, self.heads, self.beam, value.size(2)).transpose(1, 2).reshape(len(query) // self.heads * self.beam, -1)
-        )
+        rows, beam, heads = len(query), self.beam, self.heads
+        if beam == 1:
+            query = query.reshape(rows * heads, 1, key.size(2))  # (S · H, B, K)
+        else:
+            query = query.view(-1, beam, heads, key.size(2)).transpose(1, 2).reshape(-1, beam, key.size(2))
+        scores = torch.bmm(query, key.transpose(1, 2)).mul_(key.size(2) ** -0.5)  # (S · H, B, N)
+        if mask is not None:
+            scores.view(-1, heads, beam, key.size(1)).add_(mask)
+        attended = torch.bmm(torch.softmax(scores, -1, out=scores), value)  # (S · H, B, V)
+        if beam == 1:
+            return attended.view(rows, heads * value.size(2))
+        return attended.view(-1, heads, beam, value.size(2)).transpose(1, 2).reshape(rows, heads * value.size(2))
 
 
 def most(mask: Tensor) -> int:
@@ -175,12 +190,24 @@ def most(mask: Tensor) -> int:
     return int(mask.sum(1).max()) if len(mask) else 0
 
 
-def joined(first: Tensor, second: Tensor, length: int) -> Tensor:
-    """The rows of both, (…, ≤ length, width), padded to this length with zeros."""
-    both = first.new_zeros(len(first) + len(second), length, second.size(2))
-    both[: len(first), : first.size(1)] = first
-    both[len(first) :, : second.size(1)] = second
-    return both
+def together(groups: Sequence[Sources]) -> Sources:
+    """All sources in one group, padded to the longest."""
+    longest = max(group.mask.size(3) for group in groups)
+    mask = torch.cat([F.pad(group.mask, (0, longest - group.mask.size(3)), value=-math.inf) for group in groups])
+    layers = zip(*(group.keys for group in groups), strict=True)
+    keys = [
+        tuple(torch.cat([F.pad(x, (0, 0, 0, longest - x.size(1))) for x in column]) for column in zip(*layer, strict=True))
+        for layer in layers
+    ]
+    return Sources(len(mask), mask, [(key, value) for key, value in keys])
+
+
+def widened(buffer: Tensor, rows: int, capacity: int) -> Tensor:
+    """A buffer with so many more rows and this capacity; what is on no path of a hypothesis must still be finite."""
+    wider = buffer.new_empty(len(buffer) + rows, capacity, buffer.size(2))
+    wider[: len(buffer), : buffer.size(1)] = buffer
+    wider[len(buffer) :, : buffer.size(1)] = 0.0
+    return wider
 
 
 def roomier(buffer: Tensor, filled: int) -> Tensor:

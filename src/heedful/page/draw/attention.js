@@ -5,7 +5,9 @@ import {choices, make, percent, quoted} from "../dom.js";
 import {at, matrixOf, meanOfHeads, part, rollout} from "../matrix.js";
 import {heatMap, thumbnail} from "./heatmap.js";
 import {links} from "./links.js";
+import {strength} from "./paint.js";
 import {picturesView} from "./picture.js";
+import {colourScale, wholePercent} from "./scale.js";
 
 const HEAD_COLOURS = 8; // --head-1 … --head-8 of the style sheet
 
@@ -54,13 +56,15 @@ class PartView {
     this.said = make("output", {class: "said"});
     this.large = make("div", {class: "large"});
     this.small = this.smallMultiples();
-    this.view = make("div", {class: "part"}, make("p", {class: "about"}, this.about()), this.said,
+    this.aboutLine = make("p", {class: "about"});
+    this.view = make("div", {class: "part"}, this.aboutLine, this.said,
       make("div", {class: "both"}, this.large, this.small.view));
   }
 
   about() {
-    const {one, t} = this;
-    return [t(`about.${one.name}.${this.explanation.kind}`, {}, t(`about.${one.name}`, {}, one.about ?? "")), one.note ? ` ${one.note}` : ""];
+    const {one, t} = this, name = `about.${one.name}`, {kind} = this.explanation;
+    const keys = this.lined ? [`${name}.lines.${kind}`, `${name}.lines`] : [`${name}.${kind}`, name];
+    return [keys.map(key => t(key, {}, "")).find(Boolean) ?? one.about ?? "", one.note ? ` ${one.note}` : ""];
   }
 
   smallMultiples() {
@@ -97,10 +101,17 @@ class PartView {
     this.changed(this.chosen);
   }
 
+  /** Whether lines are drawn, and not a map. */
+  get lined() {
+    return this.chosen.mode === "lines" && !this.picture;
+  }
+
   draw(option) {
     this.option = option;
+    this.aboutLine.replaceChildren(...this.about());
     const width = this.width || this.large.clientWidth || 600;
-    const content = [make("h3", {}, option.title)];
+    const coloured = this.lined && option.head === null && option.place !== null;
+    const content = [make("h3", {}, coloured ? this.t("attention.titleColours", {part: this.t(`part.${this.one.name}`), layer: option.layer}) : option.title)];
     this.marks = [];
     if (this.picture) {
       const {picture, rows: names, t} = this;
@@ -108,8 +119,8 @@ class PartView {
       this.marks.push(() => view.update(option.weights, this.cell.row, this.asked ? this.cell.column : null));
       content.push(view.view);
     }
-    let map = null;
-    if (this.chosen.mode === "lines" && !this.picture) {
+    let map = null, scale = null;
+    if (this.lined) {
       content.push(this.lines(option).view);
     } else {
       map = heatMap({
@@ -117,10 +128,12 @@ class PartView {
         select: cell => this.select(cell), press: this.inspect && option.head !== null ? cell => this.inspect({...cell, option}) : null,
       });
       this.marks.push(() => map.mark(this.asked ? this.cell : null));
-      content.push(map.view);
+      scale = colourScale({least: 0, most: 1, opacity: strength, shown: wholePercent});
+      content.push(map.view, scale.view);
     }
     this.large.replaceChildren(...content);
     map?.draw(option.weights);
+    scale?.draw();
     this.show();
   }
 
@@ -142,8 +155,8 @@ class PartView {
 
   show() {
     for (const mark of this.marks) mark();
-    if (!this.asked || this.chosen.mode === "lines" && !this.picture) {
-      this.said.textContent = this.t(this.chosen.mode === "lines" && !this.picture ? "attention.askLine" : "attention.ask");
+    if (!this.asked || this.lined) {
+      this.said.textContent = this.t(this.lined ? "attention.askLine" : "attention.ask");
       return;
     }
     const {row, column} = this.cell, {weights, scores} = this.option;

@@ -28,12 +28,13 @@ export class BeamView {
     this.steps.set(count);
     this.node.textContent = this.t("writing.node");
     this.draw(count);
+    if (this.tree.firstChild) this.tree.firstChild.scrollLeft = 0; // a whole tree is read from its beginning
   }
 
   draw(count) {
     const {t, beam} = this;
     if (!beam?.steps.length) return this.tree.replaceChildren();
-    this.tree.replaceChildren(beamTree(beam, count, {label: t("writing.beam"), begin: "▸", select: node => {
+    this.tree.replaceChildren(beamTree(beam, count, {label: t("writing.beam"), begin: "▸", room: this.tree.clientWidth || Infinity, select: node => {
       this.node.replaceChildren(quoted(node.text), ` · ${t("writing.logProbability")} ${node.log_probability.toFixed(2)} · ${t("writing.score")} ${node.score.toFixed(2)} · ${t(`beam.${node.state}`)}`);
     }}));
     const scroller = this.tree.firstChild;

@@ -2,7 +2,7 @@
 
 import {makeSvg, shortNumber} from "../dom.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [360, 200, 44, 34, 10];
+const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [360, 200, 58, 34, 10];
 
 /** lines: [{points: [[x, y]], faint, colour}] */
 export function lineChart(lines, {x, y, label}) {

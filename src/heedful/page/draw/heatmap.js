@@ -6,6 +6,7 @@ import {keepPainted, paint, strength} from "./paint.js";
 
 const LABEL = 15; // characters of a label at most
 const LINE = 12; // pixels that a label needs; where cells are smaller, not every one has its label
+const SLANTED = 16; // pixels of a cell from which on labels above the columns may slant without touching each other
 const BARE = 96; // columns from which on there are no labels: patches of a large image
 
 /** The side of a cell in pixels: as large as the width allows, and never too small to point at. */
@@ -18,14 +19,19 @@ function longest(names) {
   return Math.max(...names.map(name => shortLabel(name, LABEL).length * (/[\u1100-\uffff]/.test(name) ? 1.7 : 1)));
 }
 
+/** By how many degrees the labels above the columns are turned: narrow columns have steep ones. */
+function slant(cell) {
+  return cell < SLANTED ? 80 : 55;
+}
+
 /** The labels of one side as SVG: slanting above the columns, or straight at the left of the rows. */
 function labels(names, side, cell, room) {
-  const top = side === "top", length = names.length * cell;
+  const top = side === "top", length = names.length * cell, angle = slant(cell);
   const every = Math.ceil(LINE / cell);
   const texts = names.map((name, index) => {
     if (index % every) return makeSvg("text", {}); // so that the texts are numbered like the names
     const middle = (index + 0.5) * cell;
-    const place = top ? {transform: `translate(${middle + 4} ${room - 4}) rotate(-55)`} : {x: room - 6, y: middle + 4, "text-anchor": "end"};
+    const place = top ? {transform: `translate(${middle + 4} ${room - 4}) rotate(-${angle})`} : {x: room - 6, y: middle + 4, "text-anchor": "end"};
     return makeSvg("text", place, makeSvg("title", {}, labelOf(name)), isolated(shortLabel(name, LABEL)));
   });
   const [width, height] = top ? [length + 60, room] : [room, length];
@@ -47,8 +53,9 @@ function labels(names, side, cell, room) {
  */
 export function heatMap({rows, columns, title, select, press = null, opacity = strength, negative = "", width = 600, least = 14, bare = false}) {
   const hidden = bare || columns.length > BARE;
-  const left = Math.min(118, 14 + 6.6 * longest(rows)), above = 16 + 5.2 * longest(columns);
+  const left = Math.min(118, 14 + 6.6 * longest(rows));
   const cell = cellSize(Math.max(width - (hidden ? 0 : left + 20), 120), columns.length, least);
+  const above = 16 + 6.5 * Math.sin(slant(cell) * Math.PI / 180) * longest(columns);
   const canvas = make("canvas");
   const cells = make("div", {class: "cells", role: "application", "aria-label": title}, canvas);
   cells.style.width = `${cell * columns.length}px`;

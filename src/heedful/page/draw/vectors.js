@@ -4,8 +4,10 @@ import {labelOf, make, shortLabel} from "../dom.js";
 import {largest} from "../matrix.js";
 import {makeSelectable} from "./grid.js";
 import {keepPainted, paint} from "./paint.js";
+import {colourScale} from "./scale.js";
 
 const TALLEST = 20, LOWEST = 9; // pixels of a row
+const LINE = 12; // pixels that a name needs; where rows are lower, not every one has its name
 const WIDEST = 520; // numbers of a vector; longer ones are shown in part
 
 /** The first columns of a matrix. */
@@ -23,7 +25,7 @@ function cut({data, shape: [rows, columns]}, most) {
  * role            "query", "key", "value" or "": which colour
  * select(cell)    called when a number is pointed at;  press(cell) when it is clicked
  *
- * Returns its element, `draw()` for when it is on the page, and `mark(cell or null)`.
+ * Returns its element, the `scale` of its colours, `draw()` for when both are on the page, and `mark(cell or null)`.
  */
 export function vectorStrips(matrix, {tokens, title, role = "", select = () => {}, press = null, labels = true}) {
   const shown = cut(matrix, WIDEST), [rows, columns] = shown.shape;
@@ -33,10 +35,16 @@ export function vectorStrips(matrix, {tokens, title, role = "", select = () => {
   const cells = make("div", {class: `cells strips ${role}`, role: "application", "aria-label": title}, canvas);
   cells.style.height = `${height * rows}px`;
   const frame = makeSelectable(cells, rows, columns, select, {follow: true, press});
-  const names = labels && height >= LOWEST ? make("div", {class: "names", "aria-hidden": "true"}, tokens.map(({text}) => {
-    const name = make("bdi", {title: labelOf(text)}, shortLabel(text, 12));
-    return make("span", {style: {height: `${height}px`, "font-size": `${Math.min(12.5, height - 1)}px`}}, name);
+  const every = Math.ceil(LINE / height);
+  const names = labels ? make("div", {class: "names", "aria-hidden": "true"}, tokens.map(({text}, row) => {
+    const name = row % every ? null : make("bdi", {title: labelOf(text)}, shortLabel(text, 12));
+    return make("span", {style: {height: `${height}px`, "font-size": `${Math.min(12.5, Math.max(11, height - 1))}px`}}, name);
   })) : null;
-  const draw = () => keepPainted(canvas, () => paint(canvas, shown, value => Math.min(1, Math.sqrt(Math.abs(value) / most)), "--negative"));
-  return {view: make("div", {class: labels ? "vectors" : "vectors bare"}, names, cells), draw, mark: frame};
+  const opacity = value => Math.min(1, Math.sqrt(Math.abs(value) / most));
+  const scale = colourScale({least: shown.data.some(value => value < 0) ? -most : 0, most, opacity, role});
+  const draw = () => {
+    keepPainted(canvas, () => paint(canvas, shown, opacity, "--negative"));
+    scale.draw();
+  };
+  return {view: make("div", {class: labels ? "vectors" : "vectors bare"}, names, cells), scale: scale.view, draw, mark: frame};
 }

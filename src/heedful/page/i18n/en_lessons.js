@@ -29,7 +29,7 @@ export const lessons = {
   "stage.out.classes": "Candidates", "stage.out.classes.about": "The last vectors become one score for each class, and softmax turns the scores into probabilities.",
   "stage.result": "Output", "stage.result.about": "What the model answers.",
 
-  "tour.start": "Guided tour", "tour.title": "Guided tour", "tour.close": "Close the tour", "tour.back": "Back", "tour.next": "Next question", "tour.end": "Finish", "tour.try": "Try it:", "tour.without": "In this model:",
+  "tour.start": "Guided tour", "tour.title": "Guided tour", "tour.close": "Close the tour", "tour.back": "Back", "tour.next": "Next question", "tour.end": "Finish", "tour.show": "Show it", "tour.try": "Try it:", "tour.without": "In this model:",
   "tour.parallel.question": "How are N words processed at once?",
   "tour.parallel.answer": "All tokens lie in one matrix, one row per token. Queries, keys and values of all of them come from three matrix products, and one more product compares every query with every key.\nNothing waits for the word before. A recurrent network needs N steps in a row; here the number of steps in a row does not grow with N.",
   "tour.parallel.try": "Add words above: the matrices below get more rows, but the number of stages stays the same.",
@@ -83,5 +83,7 @@ export const lessons = {
   "tour.family.gpt": "Yours is a GPT: look for the triangle under “Attention”.",
   "tour.family.bert": "Yours is a BERT: [CLS] collects what is known of the whole input, and a segment vector tells first and second text apart.",
   "tour.family.vit": "Yours is a ViT: an image is cut into patches, each patch is a token, and [CLS] decides.",
-  "tour.family.try": "Under “Attention”, see who may look at whom in this model.",
+  "family.seq2seq": "encoder–decoder", "family.bert": "BERT", "family.gpt": "GPT", "family.vit": "ViT", "family.recurrent": "recurrent, with attention",
+  "family.encoder": "self", "family.decoder": "self, causal", "family.cross": "to the source", "family.patches": "patches", "family.everyone": "every token may attend to every one", "family.earlier": "a token may attend to itself and to earlier ones",
+  "tour.family.try": "The squares show who may attend to whom: rows attend, columns are attended to. Find the pattern of your model in its maps below.",
 };

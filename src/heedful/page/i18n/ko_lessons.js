@@ -29,7 +29,7 @@ export const lessons = {
   "stage.out.classes": "후보", "stage.out.classes.about": "마지막 벡터들에서 클래스마다 점수가 하나씩 나오고, 소프트맥스가 점수를 확률로 바꿉니다.",
   "stage.result": "출력", "stage.result.about": "모델이 내놓은 답입니다.",
 
-  "tour.start": "둘러보기", "tour.title": "둘러보기", "tour.close": "둘러보기 닫기", "tour.back": "이전", "tour.next": "다음 질문", "tour.end": "마치기", "tour.try": "해 보기:", "tour.without": "이 모델에서는:",
+  "tour.start": "둘러보기", "tour.title": "둘러보기", "tour.close": "둘러보기 닫기", "tour.back": "이전", "tour.next": "다음 질문", "tour.show": "보여 주기", "tour.end": "마치기", "tour.try": "해 보기:", "tour.without": "이 모델에서는:",
   "tour.parallel.question": "단어 N개를 어떻게 한꺼번에 처리할까요?",
   "tour.parallel.answer": "모든 토큰은 한 행렬 안에 한 줄씩 놓여 있습니다. 쿼리와 키와 값은 행렬 곱 세 번으로 한꺼번에 나오고, 또 한 번의 곱으로 모든 쿼리를 모든 키와 비교합니다.\n어느 단어도 앞 단어를 기다리지 않습니다. 순환 신경망은 N단계를 차례로 거쳐야 하지만, 여기서는 차례로 거치는 단계의 수가 N에 따라 늘어나지 않습니다.",
   "tour.parallel.try": "위에서 단어를 더 입력해 보세요. 아래 행렬의 행은 늘어나지만 단계의 수는 그대로입니다.",
@@ -83,5 +83,7 @@ export const lessons = {
   "tour.family.gpt": "이 모델은 GPT입니다. ‘어텐션’에서 삼각형을 찾아보세요.",
   "tour.family.bert": "이 모델은 BERT입니다. [CLS]가 입력 전체의 정보를 모으고, 세그먼트 벡터가 첫째 글과 둘째 글을 구별합니다.",
   "tour.family.vit": "이 모델은 ViT입니다. 이미지를 패치로 자르고, 패치 하나가 토큰 하나가 되며, [CLS]가 판단합니다.",
-  "tour.family.try": "‘어텐션’에서 이 모델의 누가 누구를 볼 수 있는지 살펴보세요.",
+  "family.seq2seq": "인코더–디코더", "family.bert": "BERT", "family.gpt": "GPT", "family.vit": "ViT", "family.recurrent": "순환 모델(어텐션 있음)",
+  "family.encoder": "셀프", "family.decoder": "셀프, 인과", "family.cross": "원문으로", "family.patches": "패치", "family.everyone": "모든 토큰이 모든 토큰에 주목할 수 있음", "family.earlier": "토큰은 자기와 앞의 토큰에만 주목할 수 있음",
+  "tour.family.try": "네모는 누가 누구에게 주목할 수 있는지 보여 줍니다. 행이 열에 주목합니다. 아래 지도에서 이 모델의 모양을 찾아보세요.",
 };

@@ -112,14 +112,21 @@ function seen({sequences: {input}}) {
   return input?.image ? patchesInOrder(input.image, input.tokens) : null;
 }
 
+/** What a model answered: its candidates where it gives a class, an answer or the words of gaps, and otherwise its text, with what is not in the other one marked. */
+function saidBy(t, explanation, text, other) {
+  const {candidates = [], verb} = explanation;
+  if (candidates.length && (candidates[0].position === null || verb === "fill")) {
+    return candidates.map((_, number) => [candidates.length > 1 ? make("h4", {}, t("plain.mask", {number: number + 1})) : null, candidateRows(explanation, number)]);
+  }
+  if (verb === "generate") [text, other] = [text, other].map(one => one?.replaceAll("\n", "↵\n") ?? null); // a text of empty lines alone is seen, too
+  return make("p", {class: "written", dir: "auto"}, other === null ? text : text ? marked(text, other) : make("span", {class: "hint"}, t("plain.empty")));
+}
+
 /** Everything on the right side of "what if". */
 export async function beforeAfter(app, model, before, after, interventions, target) {
   const {t, state} = app;
   const [first, second] = [await outputOf(app, model, before, {}), after ? await outputOf(app, model, after, interventions) : null];
-  const classes = before.candidates?.length && before.candidates[0].position === null;
-  const pane = (name, text, other, explanation) => make("section", {class: `card inner pane ${name}`}, make("h3", {}, t(`whatif.${name}`)), seen(explanation),
-    classes ? candidateRows(explanation, 0) : make("p", {class: "written", dir: "auto"}, other === null ? text : text ? marked(text, other) : make("span", {class: "hint"}, t("plain.empty"))),
-    !classes && explanation.candidates?.length === 1 ? candidateRows(explanation, 0) : null);
+  const pane = (name, text, other, explanation) => make("section", {class: `card inner pane ${name}`}, make("h3", {}, t(`whatif.${name}`)), seen(explanation), saidBy(t, explanation, text, other));
   const content = make("div", {class: "beforeafter"});
   const notes = [];
   if (after) {

@@ -77,6 +77,7 @@ export class CompareView {
     }));
     if (turn !== this.turn) return;
     this.columns.style.setProperty("--count", names.length);
+    this.columns.classList.toggle("several", names.length > 1);
     const drawings = [];
     this.columns.replaceChildren(...columns.map(({name, model, explanation, text}) => {
       const attention = make("div");

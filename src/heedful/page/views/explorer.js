@@ -29,7 +29,7 @@ export class Explorer {
     this.part = make("div", {class: "partof"});
     this.tour = new Tour(app);
     this.view = make("section", {class: "explorer", "aria-label": t("page.lookInside")},
-      make("div", {class: "tabbar"}, this.tabs.view, make("div", {class: "tools"}, this.tour.starter, shareTool(app))), this.tour.view, this.part, this.stage);
+      make("div", {class: "tabbar"}, this.tabs.view, make("div", {class: "tools"}, this.tour.starter, shareTool(app))), this.tour.view, this.part, this.stage, this.tour.bar);
   }
 
   get current() {
@@ -40,7 +40,9 @@ export class Explorer {
 
   show() {
     const {name, view} = this.current;
-    this.tabs.show(this.names.indexOf(name));
+    const place = this.names.indexOf(name), tab = this.tabs.buttons[place];
+    this.tabs.show(place);
+    this.tabs.view.scrollLeft = tab.offsetLeft - (this.tabs.view.clientWidth - tab.offsetWidth) / 2; // on a phone not all tabs are in sight
     if (this.stage.firstChild !== view.view) this.stage.replaceChildren(view.view);
     this.tour.show();
     this.refresh();
@@ -50,6 +52,7 @@ export class Explorer {
   async refresh() {
     clearTimeout(this.waiting);
     const {view} = this.current;
+    this.view.classList.toggle("touring", this.tour.number > 0);
     this.stage.classList.add("busy");
     const turn = this.turn = (this.turn ?? 0) + 1;
     try {
@@ -86,7 +89,10 @@ export class Explorer {
   }
 
   changed(names) {
-    if (names.has("tour")) this.tour.show();
+    if (names.has("tour")) {
+      this.view.classList.toggle("touring", this.tour.number > 0);
+      this.tour.show();
+    }
     if (["text", "question", "image", "checkpoint", "sentence"].some(name => names.has(name))) {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.refresh(), PAUSE);

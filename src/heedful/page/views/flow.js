@@ -1,6 +1,6 @@
 // One sentence goes through the model: choose a layer, and see every step of it with the numbers of this input.
 
-import {button, choices, make} from "../dom.js";
+import {bring, button, choices, make} from "../dom.js";
 import {attentionAt} from "./numbers.js";
 import {outputStage} from "./flow_output.js";
 import {attentionStages, embeddingStages, feedStages, layerName, stateStages, sequenceOfStack} from "./stages.js";
@@ -52,6 +52,8 @@ export class FlowView {
   drawMap(places, number) {
     const {t, state} = this.app;
     const go = place => state.set({stack: place.stack, layer: place.layer});
+    const {kind, attention} = this.explanation;
+    const between = kind !== "recurrent" ? "map.between" : attention.some(({layers}) => layers.length) ? "map.between.recurrent" : "map.between.unattending";
     const rows = ["encoder", "decoder"].filter(stack => places.some(place => place.stack === stack));
     this.map.replaceChildren(...rows.map(stack => {
       const inside = places.filter(place => place.stack === stack || (["output", "pooling"].includes(place.stack) && stack === rows.at(-1)));
@@ -61,7 +63,7 @@ export class FlowView {
           const name = ["output", "pooling"].includes(place.stack) ? t(`map.${place.stack}`) : layerName(t, this.explanation.kind, place.stack, place.layer);
           return [index ? make("i", {"aria-hidden": "true"}) : null, button(name, () => go(place), {"aria-pressed": places.indexOf(place) === number, class: "block"})];
         }));
-    }), rows.length > 1 ? make("p", {class: "hint between"}, t("map.between")) : "");
+    }), rows.length > 1 ? make("p", {class: "hint between"}, t(between)) : "");
   }
 
   drawHeads(count) {
@@ -125,7 +127,7 @@ export class FlowView {
       for (const card of cards) card.classList.remove("lit");
       if (!this.playing || index >= cards.length || !cards[index].isConnected) return this.stop();
       cards[index].classList.add("lit");
-      cards[index].scrollIntoView({block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"});
+      bring(cards[index], "center");
       this.waiting = setTimeout(() => next(index + 1), STEP);
     };
     next(0);

@@ -6,6 +6,7 @@ import {heatMap} from "../draw/heatmap.js";
 import {links} from "../draw/links.js";
 import {picturesView} from "../draw/picture.js";
 import {strength} from "../draw/paint.js";
+import {colourScale, wholePercent} from "../draw/scale.js";
 import {vectorStrips} from "../draw/vectors.js";
 import {at, largest, part as partOf} from "../matrix.js";
 import {mixDetail, scoreDetail} from "./numbers.js";
@@ -25,7 +26,7 @@ function numbersOf(t, matrix, tokens, title, role = "", open = null) {
     const more = open?.(cell) ?? "";
     said.replaceChildren(quoted(tokens[cell.row]?.text ?? ""), ` · ${t("numbers.dimension", {number: cell.column + 1})}: ${shortNumber(at(matrix, cell.row, cell.column))}`, more ? ` = ${more}` : "");
   }});
-  return {view: make("div", {class: "numbers"}, make("h4", {class: role}, title, make("small", {}, ` ${matrix.shape.join(" × ")}`)), strips.view, said), draw: strips.draw};
+  return {view: make("div", {class: "numbers"}, make("h4", {}, make("span", {class: role}, title), make("small", {}, ` ${matrix.shape.join(" × ")}`), strips.scale), strips.view, said), draw: strips.draw};
 }
 
 function row(...blocks) {
@@ -79,10 +80,16 @@ function scoreStage(t, found, head) {
   const maps = matrices.map(([name, matrix]) => {
     const plane = partOf(matrix, head), most = largest(plane) || 1;
     const shown = name === "masked" ? {data: Float32Array.from(plane.data, number => Number.isFinite(number) ? number : 0), shape: plane.shape} : plane;
-    const map = heatMap({rows, columns, title: `${t(`numbers.${name}`)}. ${t("attention.keys")}`, width: 226, least: 5, bare: true, select, press: open,
+    const map = heatMap({rows, columns, title: `${t(`numbers.${name}`)}. ${t("attention.keys")}`, width: 226, least: 4, bare: true, select, press: open,
       opacity: name === "weights" ? strength : number => Math.min(1, Math.abs(number) / most), negative: "--negative"});
     const hidden = name === "masked" ? make("small", {}, ` · ${t("numbers.hidden", {count: plane.data.filter(number => !Number.isFinite(number)).length})}`) : null;
-    return {...map, draw: () => map.draw(shown), view: make("figure", {}, make("figcaption", {}, make("b", {}, t(`numbers.${name}`)), hidden), map.view)};
+    const scale = name === "weights" ? colourScale({least: 0, most: 1, opacity: strength, shown: wholePercent})
+      : colourScale({least: -most, most, opacity: number => Math.abs(number) / most});
+    const draw = () => {
+      map.draw(shown);
+      scale.draw();
+    };
+    return {...map, draw, view: make("figure", {}, make("figcaption", {}, make("b", {}, t(`numbers.${name}`)), hidden), map.view, scale.view)};
   });
   function select(cell) {
     for (const map of maps) map.mark(cell);

@@ -1,6 +1,6 @@
 // What if: change the model in the middle, and see its output before and after side by side.
 
-import {button, keepFocus, make, quoted, shortNumber, slider, toggle} from "../dom.js";
+import {bring, button, keepFocus, make, quoted, shortLabel, shortNumber, slider, toggle} from "../dom.js";
 import {givenTokens, has, isChanged, shuffled, tidy, toggleHead, toggleLayer} from "../change.js";
 import {closePopover, showPopover} from "./popover.js";
 import {beforeAfter} from "./before_after.js";
@@ -12,7 +12,18 @@ export class WhatIfView {
     this.app = app;
     this.controls = make("div", {class: "controls card inner"});
     this.results = make("div", {class: "results"});
-    this.view = make("div", {class: "whatif"}, this.controls, this.results);
+    // On a narrow screen the outputs are out of sight while something is changed: this line says at once what became of them.
+    this.brief = button("", () => bring(this.results), {class: "brief"});
+    this.brief.hidden = true;
+    new IntersectionObserver(([{isIntersecting}]) => this.brief.classList.toggle("near", isIntersecting)).observe(this.results);
+    this.view = make("div", {class: "whatif"}, this.controls, this.results, this.brief);
+  }
+
+  /** The verdict, and the beginning of the output, for a narrow screen. */
+  tellBriefly(changed, view) {
+    const said = view.querySelector(".after .written, .after .candidate.chosen .name")?.textContent ?? "";
+    this.brief.hidden = !changed;
+    this.brief.replaceChildren(view.querySelector(".verdict").textContent, " ", said ? make("bdi", {class: "token"}, shortLabel(said, 40)) : "", " ↕");
   }
 
   get change() {
@@ -183,7 +194,9 @@ export class WhatIfView {
       const interventions = {...change, ...(change.replace ? {replace: change.replace.map(({sequence, position, id}) => ({sequence, position, id}))} : {})};
       const after = isChanged(change) ? await app.look({interventions, target: this.target()}) : null;
       const view = await beforeAfter(app, this.model, this.plain, after, interventions, this.target());
-      if (turn === this.turn) keepFocus(this.results, () => this.results.replaceChildren(view));
+      if (turn !== this.turn) return;
+      keepFocus(this.results, () => this.results.replaceChildren(view));
+      this.tellBriefly(isChanged(change), view);
     } catch (error) {
       if (turn === this.turn && error.name !== "AbortError") this.results.replaceChildren(make("p", {class: "problem card inner", role: "alert"}, error.message || t("plain.nothing")));
     } finally {
