@@ -106,3 +106,14 @@ def test_training_on_a_long_document_takes_memory_that_grows_with_its_length(wor
     short, long = peak(1000), peak(words)
     assert long / short < 1.1 * words / 1000
     assert long < 40_000 * words  # 640 MB for 16,000 tokens
+
+
+@pytest.mark.slow
+def test_the_recipe_long_recall_learns_to_find_what_was_stated_early(heedful: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    short = ["data.max_length=258", "model.max_positions=258", "data.examples=60000"]  # the recipe itself takes thousands
+    at_end = [f"training.{name}=500" for name in ("steps", "validate_every", "checkpoint_every")]
+    done = heedful("train", "long-recall", *short, *at_end, "training.workers=1", "--run", run)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    assert results["final"]["test"]["accuracy"] > 90, "a guess among the digits stated is right in 25 %"

@@ -1,8 +1,8 @@
 """ListOps by the rules of Long Range Arena (Tay et al., 2020): what is the value of nested lists of digits and operators?
 
 `[MAX 2 9 [MIN 4 7 ] 0 ]` is 9. The operators are MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10). An
-argument is another list with probability 1/4 and a digit otherwise; a list has 2 to 10 arguments, lists are nested at most
-10 deep, and only expressions of more than 500 and fewer than 2,000 symbols are kept. Nothing is downloaded.
+argument is another list with probability 1/4 and a digit otherwise; a list has 2 to 10 arguments, the tree of lists and digits
+is at most 10 deep, and only expressions of more than 500 and fewer than 2,000 symbols are kept. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heedful.data.splits import write_splits
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 END = "]"
 LIST_PROBABILITY = 0.25
-DEEPEST = 10  # a list at this depth has digits only
+DEEPEST = 10  # levels of the tree; the last has digits only
 MOST_ARGUMENTS = 10
 SHORTEST, LONGEST = 500, 2000  # symbols, both excluded
 TRAINING_EXAMPLES = 96_000  # as published

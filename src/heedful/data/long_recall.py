@@ -4,9 +4,11 @@
 the first eighth of the document, so that nothing near the question reveals the answer: to do better than guessing, a model must
 carry information across seven eighths of the document. Nothing is downloaded.
 
-Training documents have one to four keys and all lengths from 8 words to the longest, as many words of each octave as of any other
-(in those of fewer than 32 words, the keys are among the first four). So most of them are short and easy, and teach what the long
-ones need. Held-out documents all have the full length and four keys.
+Training documents have one to four keys and all lengths from 8 words to the longest; each octave has 0.7 times as many words
+as the one below it (in documents of fewer than 32 words, the keys are among the first four). So most documents are short: a
+batch has hundreds of questions there, enough to learn how a question finds its answer, where a batch of one long document says
+almost nothing. The fewer long ones teach to find it among thousands of words. Held-out documents all have the full length and
+four keys.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ DIGITS = "0123456789"
 STATED = 4  # most keys in a document
 EARLY = 8  # they are in the first of so many parts of it
 SHORTEST = 8  # words of a document to train on
-TRAINING_EXAMPLES = 60_000
+STEEPNESS = 2.5  # the density of documents with n words is n^-STEEPNESS
+TRAINING_EXAMPLES = 300_000
 HELD_OUT_EXAMPLES = 200
 FILLING = 1000  # different filler words
 
@@ -54,8 +57,9 @@ def generate_long_recall(split: str, count: int, seed: int, longest: int) -> Ite
     frequencies = list(itertools.accumulate(1 / rank for rank in range(1, FILLING + 1)))  # as in natural language
     for _ in range(count):
         words, keys = longest, STATED
-        if split == "train":  # with the density 1 / words², each octave has the same number of words
-            words = round(1 / rng.uniform(1 / longest, 1 / SHORTEST))
+        if split == "train":
+            power = 1 - STEEPNESS
+            words = round(rng.uniform(longest**power, SHORTEST**power) ** (1 / power))
             keys = rng.randint(1, STATED)
         yield generate_document(rng, words, keys, filling, frequencies)
 
