@@ -57,3 +57,9 @@ def test_a_run_shorter_than_its_warmup_only_rises(schedule: str) -> None:
 def test_every_rate_of_a_run_is_positive(schedule: str) -> None:
     for warmup, steps in ((1, 1), (1, 2), (5, 5), (10, 9), (10, 300)):
         assert all(learning_rate(step, schedule, 0.0, warmup, steps, 64) > 0 for step in range(1, steps + 1))
+
+
+def test_no_rate_is_negative_after_the_last_step() -> None:
+    """A trial that measures speed goes on for some seconds, however few steps are planned."""
+    for schedule in ("linear", "inverse-sqrt", "constant"):
+        assert all(learning_rate(step, schedule, 0.003, 5, 20, 512) >= 0 for step in (21, 22, 500))

@@ -17,5 +17,5 @@ def learning_rate(step: int, schedule: str, peak: float, warmup: int, steps: int
     if schedule == "inverse-sqrt":
         return peak * math.sqrt(warmup / step)
     if schedule == "linear":
-        return peak * (steps + 1 - step) / (steps + 1 - warmup) if steps >= warmup else peak
+        return peak * max(0, steps + 1 - step) / (steps + 1 - warmup) if steps >= warmup else peak  # trials may take more steps
     return peak
