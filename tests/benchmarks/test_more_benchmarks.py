@@ -100,7 +100,10 @@ def test_a_generated_corpus_is_the_same_every_time_and_can_be_learned(tmp_path: 
 
 def test_memory_is_measured_for_a_process_and_its_children() -> None:
     course = Course(started=0.0)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    begun = [sys.executable, "-c", "print(1, flush=True); input()"]
+    with subprocess.Popen(begun, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it has begun, it is a copy of this process
         course.look(os.getpid(), ready=True)
         child.communicate(b"\n")
     here, *others = course.training

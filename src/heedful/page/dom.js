@@ -30,9 +30,18 @@ export function button(content, press, attributes = {}) {
   return make("button", {type: "button", ...attributes, on: {click: press}}, content);
 }
 
-/** Bring an element to the top of the window, or to its middle; at once where people asked for little motion. */
+const SETTLING = 2000; // ms in which what is still being drawn may move an element away again
+
+/** Bring an element to the top of the window, or to its middle. */
 export function bring(element, block = "start") {
-  element?.scrollIntoView({block, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"});
+  if (!element) return;
+  const move = () => element.scrollIntoView({block}); // not smoothly: a motion ends early when the page changes its height
+  const watch = new ResizeObserver(move);
+  const done = new AbortController(); // or when the reader scrolls
+  done.signal.addEventListener("abort", () => watch.disconnect());
+  for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(kind, () => done.abort(), {signal: done.signal, passive: true});
+  setTimeout(() => done.abort(), SETTLING);
+  watch.observe(document.body);
 }
 
 /** Draw the inside of an element anew; a control inside that has the focus keeps it. */
