@@ -15,6 +15,7 @@ from heedful.errors import HeedfulError
 from heedful.interop import backend, ctranslate2_cache
 from heedful.interop.backend import use_backend
 from heedful.interop.ctranslate2_cache import KEPT, content_key
+from heedful.jobs.options import TranslateOptions
 from heedful.models.gpt import GPTConfig
 from heedful.models.seq2seq import Seq2SeqConfig
 from heedful.pipelines import load_pipeline
@@ -53,6 +54,15 @@ def test_a_sentence_keeps_its_own_length_limit_and_drawn_ones_stay_native(model:
     use_backend(pipeline, model, "ctranslate2", print)
     assert [one[0].tokens for one in pipeline.search(TEXTS, beam=1)] == [one[0].tokens for one in ours]
     assert pipeline.search(TEXTS, sample=True, seed=4) == drawn
+
+
+def test_auto_leaves_beams_to_the_native_search_which_is_faster_there(model: Path) -> None:
+    pipeline: Any = load_pipeline(model)
+    use_backend(pipeline, model, "auto", print)
+    greedy, beam = (sentences[0] for option in (1, 3) for sentences in pipeline.sentences(TEXTS[:1], TranslateOptions(beam=option)))
+    assert pipeline.engine.can_decode(greedy)
+    assert not pipeline.engine.can_decode(beam)
+    assert pipeline.translate(TEXTS, beam=3) == load_pipeline(model).translate(TEXTS, beam=3)
 
 
 def test_a_model_is_converted_once_and_again_when_it_changes(model: Path) -> None:

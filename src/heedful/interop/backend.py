@@ -16,13 +16,14 @@ from heedful.runtime.files import os_error_sentence
 if TYPE_CHECKING:
     from heedful.pipelines.pipeline import AnyPipeline
 
-# Kinds of model for which CTranslate2 was measured to be faster (benchmarks/translate_speed.py); others are decoded natively.
-FASTER: dict[str, Backend] = {"seq2seq": "ctranslate2"}
+# Kinds of model that CTranslate2 was measured to decode faster (benchmarks/translate_speed.py), and only without a beam: with one,
+# it has to find more hypotheses than are wanted, so that the outputs are those of our search.
+FASTER_GREEDY = ("seq2seq",)
 
 
 def use_backend(pipeline: AnyPipeline, folder: Path, backend: Backend, say: Callable[[str], None]) -> None:
-    """Make a pipeline decode with a backend; `auto` uses CTranslate2 if it is faster, installed, and supports the model."""
-    if backend == "native" or (backend == "auto" and FASTER.get(kind_of(pipeline.model.config)) != "ctranslate2"):
+    """Make a pipeline decode with a backend; `auto` uses CTranslate2 for greedy search, if it is installed and supports the model."""
+    if backend == "native" or (backend == "auto" and kind_of(pipeline.model.config) not in FASTER_GREEDY):
         return
     if problem := why_not(pipeline):
         if backend == "ctranslate2":
@@ -35,7 +36,7 @@ def use_backend(pipeline: AnyPipeline, folder: Path, backend: Backend, say: Call
     try:
         place = converted(pipeline, find_directory(folder), say)
         decoder: Any = pipeline
-        decoder.engine = CTranslate2Engine(place, decoder, positions(pipeline))
+        decoder.engine = CTranslate2Engine(place, decoder, positions(pipeline), greedy_only=backend == "auto")
     except (OSError, RuntimeError) as error:
         reason = os_error_sentence(error) if isinstance(error, OSError) else str(error)
         if backend == "ctranslate2":

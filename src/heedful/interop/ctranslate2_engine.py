@@ -36,8 +36,8 @@ PATIENCE = (
 class CTranslate2Engine:
     """A converted encoder–decoder that decodes for a pipeline with the same model."""
 
-    def __init__(self, folder: Path, pipeline: Translator, longest: int) -> None:
-        """`longest` is the number of positions that the converted model has."""
+    def __init__(self, folder: Path, pipeline: Translator, longest: int, greedy_only: bool = False) -> None:
+        """`longest` is the number of positions that the converted model has; with `greedy_only`, beams are left to others."""
         import ctranslate2
 
         kind = pipeline.device.type
@@ -47,7 +47,7 @@ class CTranslate2Engine:
             inter_threads=torch.get_num_threads() if kind == "cpu" else 1,
             intra_threads=1 if kind == "cpu" else 0,
         )
-        self.longest = longest
+        self.longest, self.greedy_only = longest, greedy_only
         self.limits = pipeline.limits
         source, target = vocabularies(pipeline)
         self.source_names = source
@@ -57,6 +57,7 @@ class CTranslate2Engine:
         """Whether the engine supports this sentence's options: not sampling, alternatives or penalties on repetition."""
         lengths = max(len(sentence.source) + 1, sentence.longest)
         plain = sentence.sampling is None and not sentence.alternatives and not sentence.discourages_repetition
+        plain = plain and not (self.greedy_only and sentence.beam)
         return plain and lengths <= self.longest
 
     def decode(self, sentences: Iterable[Sentence]) -> list[Sentence]:

@@ -67,7 +67,7 @@ def available_memory() -> int:
 
 
 def keep_few_kernels() -> None:
-    """Limit the cache of kernels that oneDNN compiles for every new shape of a bf16 product.
+    """Limit the cache of kernels that oneDNN compiles for every new shape of a product.
 
     Every batch has new shapes, so most kernels are never used again: the default of a thousand costs some 400 MB and
     saves no time. Call it before the first product.

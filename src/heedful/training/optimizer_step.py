@@ -61,8 +61,7 @@ class OptimizerStep:
         self.precision = "bf16" if bf16 else "float32"
         if self.device.type == "cpu":
             keep_freed_memory()
-            if bf16:
-                keep_few_kernels()
+            keep_few_kernels()
             if processes.here > 1:
                 torch.set_num_threads(max(1, cores() // processes.here))
         check_memory(task.config, self.device, processes.world if settings.shard else 1)
