@@ -59,7 +59,9 @@ def test_a_sentence_keeps_its_own_length_limit_and_drawn_ones_stay_native(model:
 def test_auto_leaves_beams_to_the_native_search_which_is_faster_there(model: Path) -> None:
     pipeline: Any = load_pipeline(model)
     use_backend(pipeline, model, "auto", print)
-    greedy, beam = (sentences[0] for option in (1, 3) for sentences in pipeline.sentences(TEXTS[:1], TranslateOptions(beam=option)))
+    greedy, beam = (
+        sentences[0] for option in (1, 3) for sentences in pipeline.sentences(TEXTS[:1], TranslateOptions(beam=option))
+    )
     assert pipeline.engine.can_decode(greedy)
     assert not pipeline.engine.can_decode(beam)
     assert pipeline.translate(TEXTS, beam=3) == load_pipeline(model).translate(TEXTS, beam=3)

@@ -125,7 +125,7 @@ class FastSearch:
     def join(self, source: Tensor, source_mask: Tensor, sentences: Sequence[Sentence]) -> None:
         """Encode sources (S, L) and add them to the batch."""
         if len(self.sentences) < len(self.all):
-            self._keep(~self.rows.finished)
+            self._keep_rows((~self.rows.finished).nonzero().flatten())
         self.decoder.join(self.model.source_keys(source, source_mask), source_mask)
         fresh = self._fresh(sentences)
         self.rows = Rows(*(torch.cat(both) for both in zip(self.rows, fresh, strict=True))) if self.all else fresh
@@ -138,11 +138,11 @@ class FastSearch:
         """Remove sentences from the batch, finished or not."""
         gone = {id(sentence) for sentence in leaving}
         if any(id(sentence) in gone for sentence in self.all):
-            self._keep(torch.tensor([id(sentence) not in gone for sentence in self.all]) & ~self.rows.finished)
+            staying = torch.tensor([id(sentence) not in gone for sentence in self.all]) & ~self.rows.finished
+            self._keep_rows(staying.nonzero().flatten())
 
-    def _keep(self, wanted: Tensor) -> None:
-        """Remove the rows of all other sentences."""
-        rows = wanted.nonzero().flatten()
+    def _keep_rows(self, rows: Tensor) -> None:
+        """Remove all rows but these."""
         self.all = [self.all[row] for row in rows.tolist()]
         self.sentences = [sentence for sentence in self.all if not sentence.finished]
         kept = Rows(*(column.index_select(0, rows) for column in self.rows))
@@ -166,8 +166,8 @@ class FastSearch:
         for row in newly:
             self._finish(row)
         self.sentences = [sentence for sentence in self.sentences if not sentence.finished]
-        if len(self.all) - len(self.sentences) >= LEAVE * len(self.all):
-            self._keep(~self.rows.finished)
+        if len(self.all) - rounded(len(self.sentences)) >= LEAVE * len(self.all):
+            self._keep_rows(some_more(~self.rows.finished))
         return done
 
     def _all_candidates(self, states: Tensor) -> Candidates:
@@ -175,7 +175,7 @@ class FastSearch:
         rest, totals = None, self.rows.totals  # (S, B)
         states = states.view(*totals.shape, -1)  # (S, B, D)
         if len(self.sentences) < len(self.all):
-            rest = (~self.rows.finished).nonzero().flatten()
+            rest = some_more(~self.rows.finished)
             states, totals = states.index_select(0, rest), totals.index_select(0, rest)
         if not self.rows.tokens.size(2) and 1 < 2 * self.beam <= self.vocabulary:
             states, totals = states[:, :1], totals[:, :1]  # before the first step, a sentence has one hypothesis
@@ -290,3 +290,16 @@ class FastSearch:
             ended += [(total / penalty, total, length, place) for place, total in open_ones if total > -math.inf]
         ended = sorted(ended, key=lambda one: -one[0])[: sentence.n_best]
         sentence.ended = [Hypothesis(path(end, place), total, score) for score, total, end, place in ended]
+
+
+def rounded(count: int) -> int:
+    """A number of rows not much larger, with few significant bits: oneDNN compiles its kernels anew for every number of rows."""
+    unit = 1 << max(0, count.bit_length() - 4)
+    return -(-count // unit) * unit
+
+
+def some_more(wanted: Tensor) -> Tensor:
+    """The rows that are wanted, and so many others that their number is `rounded`."""
+    rows = wanted.nonzero().flatten()
+    missing = rounded(len(rows)) - len(rows)
+    return torch.cat([rows, (~wanted).nonzero().flatten()[:missing]]).sort().values if missing else rows

@@ -16,13 +16,13 @@ from heedful.runtime.files import os_error_sentence
 if TYPE_CHECKING:
     from heedful.pipelines.pipeline import AnyPipeline
 
-# Kinds of model that CTranslate2 was measured to decode faster (benchmarks/translate_speed.py), and only without a beam: with one,
-# it has to find more hypotheses than are wanted, so that the outputs are those of our search.
+# Kinds of model that CTranslate2 was measured to decode faster (benchmarks/translate_speed.py), and only without a beam: with
+# one, it has to find more hypotheses than are wanted, so that the outputs are those of our search.
 FASTER_GREEDY = ("seq2seq",)
 
 
 def use_backend(pipeline: AnyPipeline, folder: Path, backend: Backend, say: Callable[[str], None]) -> None:
-    """Make a pipeline decode with a backend; `auto` uses CTranslate2 for greedy search, if it is installed and supports the model."""
+    """Make a pipeline decode with a backend; `auto` is CTranslate2 for greedy search, if installed and fit for the model."""
     if backend == "native" or (backend == "auto" and kind_of(pipeline.model.config) not in FASTER_GREEDY):
         return
     if problem := why_not(pipeline):
