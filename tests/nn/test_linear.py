@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.nn.fast import linear as fast
+from heedful.nn.fast.decoder_layer import InferenceLinear
 from heedful.nn.fast.linear import CHOICE, Linear, add_weight_gradient, fits_onednn, linear_map, onednn_is_faster
 
 ROWS, WIDTH_IN, WIDTH_OUT = 96, 128, 160  # above LEAST
@@ -46,6 +47,20 @@ def test_numbers_and_gradients_are_those_of_the_plain_map(library: str, with_bia
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-4)
     with torch.no_grad():
         assert torch.equal(linear_map(*inputs), found)
+
+
+@pytest.mark.parametrize("rows", [3, ROWS])
+def test_a_map_of_the_fast_decoder_is_computed_together_with_what_follows_it(library: str, rows: int) -> None:
+    x, weight, bias = (one.detach() for one in problem())
+    x, total = x.flatten(0, 1)[:rows], torch.randn(rows, WIDTH_OUT)
+    untouched = total.clone()
+    mapped = InferenceLinear(weight, bias)
+    assert (rows >= mapped.least) == (library == "onednn" and rows == ROWS)
+    exact = F.linear(x.double(), weight.double(), bias.double())
+    torch.testing.assert_close(mapped(x).double(), exact, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(mapped.relu(x).double(), exact.relu(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(mapped.plus(x, total).double(), exact + total.double(), rtol=1e-5, atol=1e-4)
+    assert torch.equal(total, untouched)
 
 
 def test_only_wanted_gradients_are_computed(library: str) -> None:
