@@ -184,7 +184,7 @@ def test_sigterm_answers_what_has_begun_and_refuses_the_rest(start: Start, model
     async def run() -> tuple[httpx.Response, Any]:
         async with httpx.AsyncClient(base_url=server.url, timeout=300) as client:
             await client.get("/health")  # a connection that stays open
-            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 250, "length": 1500}))
+            begun = asyncio.create_task(client.post("/api/generate", json={"inputs": ["the"] * 250, "length": 1500, "beam": 4}))
             await asyncio.sleep(0.3)
             assert not begun.done()
             server.process.send_signal(signal.SIGTERM)

@@ -66,14 +66,14 @@ def available_memory() -> int:
     return max(0, free)
 
 
-def keep_few_kernels() -> None:
+def keep_few_kernels(number: int = 32) -> None:
     """Limit the cache of kernels that oneDNN compiles for every new shape of a product.
 
     Every batch has new shapes, so most kernels are never used again: the default of a thousand costs some 400 MB and
     saves no time. Call it before the first product.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "32")
+        os.environ.setdefault(name, str(number))
 
 
 def keep_freed_memory() -> None:

@@ -33,6 +33,9 @@ class OpenAIProblem(BaseModel):
 PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 429, 500, 503)
 }
+STREAM: JsonObject = {
+    "content": {"text/event-stream": {"schema": {"type": "string"}}}
+}  # beside the JSON of an answer in one piece
 
 
 class StreamOptions(BaseModel):
@@ -93,7 +96,9 @@ def router(service: Service) -> APIRouter:
     def model(name: str) -> JsonObject:
         return described(service.any_model(name))
 
-    @api.post("/completions", summary="Continue prompts with a language model", responses=PROBLEMS, response_model=None)
+    @api.post(
+        "/completions", summary="Continue prompts with a language model", responses={**PROBLEMS, 200: STREAM}, response_model=None
+    )
     async def completions(request: Request, body: CompletionRequest) -> Any:
         chosen = service.model(request, body.model, "generate")
         if body.best_of not in (None, body.n or 1):

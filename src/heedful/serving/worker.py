@@ -61,6 +61,9 @@ def serve_models(
         Worker(pipe, threads, device, backend).run()
 
 
+KERNELS = 256  # that a worker keeps; the default of a thousand takes half a gigabyte
+
+
 class Worker:
     """The models of one process and the loop that runs them."""
 
@@ -73,7 +76,10 @@ class Worker:
         """Work until the pipe is closed."""
         import torch
 
+        from heedful.runtime.device import keep_few_kernels
+
         torch.set_num_threads(self.threads)
+        keep_few_kernels(KERNELS)
         threading.Thread(target=self.listen, daemon=True).start()
         while True:
             working = any(self.models.values())
