@@ -33,9 +33,7 @@ class OpenAIProblem(BaseModel):
 PROBLEMS: dict[int | str, JsonObject] = {
     status: {"model": OpenAIProblem, "description": "An error."} for status in (400, 401, 404, 408, 413, 429, 500, 503)
 }
-STREAM: JsonObject = {
-    "content": {"text/event-stream": {"schema": {"type": "string"}}}
-}  # beside the JSON of an answer in one piece
+STREAM: JsonObject = {"content": {"text/event-stream": {}}}  # beside the JSON of an answer in one piece
 
 
 class StreamOptions(BaseModel):
