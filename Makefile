@@ -2,11 +2,12 @@
 # make test   set up, lint, types, tests
 # make docs   set up, write the reference pages, build the documentation into site/
 # make slow   the tests that `make test` leaves out: 25 times as many malformed inputs, more kills, more full disks
+# make llama  compile llama.cpp (ten minutes), then let it verify the GGUF exports
 # make soak   ten minutes of random traffic against a served model (after `make demo`)
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs slow soak lint clean
+.PHONY: demo test docs slow llama soak lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +58,10 @@ slow: .venv/dev
 	@HEEDFUL_FUZZ=25 $(BIN)/python -m pytest -n 0 tests/fuzz
 	@HEEDFUL_FUZZ=50 $(BIN)/python -m pytest -n 0 -s tests/serving/test_schema.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
+
+llama: .venv/dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt llama-cpp-python
+	@HEEDFUL_LLAMA=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 tests/interop/test_gguf.py
 
 soak: .venv/dev
 	@$(BIN)/python benchmarks/soak.py runs/dates --minutes 10

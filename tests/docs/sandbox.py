@@ -19,6 +19,7 @@ ELSEWHERE = (
     ". ",
     "torchrun ",
     "argos",
+    "llama-",
 )  # commands that are not heedful's, or need more machines
 TRAINING = (
     "training.steps=4", "training.warmup=2", "training.batch_tokens=300", "training.batch_examples=0", "training.workers=1",

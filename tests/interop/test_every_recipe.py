@@ -7,35 +7,42 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tokenizers import models
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
 
 from conftest import TASKS, Trained
 from heedful.errors import HeedfulError
-from heedful.interop import argos, ctranslate2, huggingface, onnx
+from heedful.interop import argos, ctranslate2, gguf, huggingface, onnx
 from heedful.interop.export import FORMATS, export_model
 from heedful.interop.known_settings import Obstacle
 from heedful.recipes import load_recipe, shipped_recipes
 from heedful.recipes.recipe import smallest_config
 
 RECIPES = [*shipped_recipes()]
-NEVER = {"argos", "ctranslate2"}  # are not for every job: nothing can be trained that they can express
+NEVER = {"argos", "ctranslate2", "gguf"}  # are not for every job: nothing can be trained that they can express
 
 
 def obstacles(module: Any, recipe: Any) -> list[Obstacle]:
     """What keeps the model of a recipe from being exported, before anything is trained."""
-    backend = SimpleNamespace(model=models.Unigram() if recipe.tokenizer.kind == "sentencepiece" else models.BPE())
+    backend = Backend(models.Unigram() if recipe.tokenizer.kind == "sentencepiece" else models.BPE())
+    if recipe.tokenizer.kind == "bpe":
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = SimpleNamespace(backend=backend)
     languages = {f"{side}_language": getattr(recipe.data, f"{side}_language", "") for side in ("source", "target")}
     pipeline = SimpleNamespace(
         task=recipe.task,
         model=SimpleNamespace(config=smallest_config(recipe)),
-        tokenizers={"tokenizer": SimpleNamespace(backend=backend)},
+        tokenizer=tokenizer,
+        tokenizers={"tokenizer": tokenizer},
         **languages,
     )
     return list(module.problems(pipeline))
 
 
 @pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("module", [huggingface, ctranslate2, onnx, argos], ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize(
+    "module", [huggingface, ctranslate2, onnx, argos, gguf], ids=lambda module: module.__name__.split(".")[-1]
+)
 def test_what_a_refusal_says_to_train_with_can_be_exported(name: str, module: Any) -> None:
     found = obstacles(module, load_recipe(name))
     if all(one.train_with for one in found):

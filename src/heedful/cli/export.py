@@ -17,8 +17,8 @@ EXAMPLES = """Examples:
 
 def export(
     model: Annotated[Path, typer.Argument(help="A model directory or a run, such as runs/dates.")],
-    out: Annotated[Path, typer.Argument(help="The directory to write; for argos, the file.")],
-    to: Annotated[str, typer.Option(help="The format: huggingface, ctranslate2, onnx or argos.")] = "huggingface",
+    out: Annotated[Path, typer.Argument(help="The directory to write; for argos and gguf, the file.")],
+    to: Annotated[str, typer.Option(help="The format: huggingface, ctranslate2, onnx, argos or gguf.")] = "huggingface",
     quantize: Annotated[
         str | None, typer.Option(help="A lower precision than float32: int8, and for some formats int16, float16, bfloat16.")
     ] = None,

@@ -25,6 +25,7 @@ class Format:
     needs: tuple[str, ...]  # modules that write it
     loads: tuple[str, ...]  # modules that load it, for the check
     install: str  # what to install with pip
+    loader: str = ""  # what to install for the check, if it is something else
     checker: str = ""  # the module of `check`, if it is another one
     suffix: str = ""  # suffix of its file; empty for a directory
 
@@ -36,10 +37,11 @@ class Format:
 FORMATS = {
     found.name: found
     for found in (
-        Format("huggingface", "huggingface", (), ("transformers",), "transformers>=5", "huggingface_check"),
+        Format("huggingface", "huggingface", (), ("transformers",), "transformers>=5", checker="huggingface_check"),
         Format("ctranslate2", "ctranslate2", ("ctranslate2",), ("ctranslate2",), "heedful[fast]"),
         Format("onnx", "onnx", ("onnx",), ("onnxruntime",), "heedful[onnx]"),
         Format("argos", "argos", ("ctranslate2", "onnx", "sentencepiece"), (), "heedful[argos]", suffix=".argosmodel"),
+        Format("gguf", "gguf", ("gguf",), ("llama_cpp",), "heedful[gguf]", "llama-cpp-python", suffix=".gguf"),
     )
 }
 
@@ -69,7 +71,8 @@ def export_model(folder: Path, out: Path, to: str, quantize: str | None = None, 
             comparison.check()
             said.append(f"checked: {comparison.sentence()}")
         elif check:
-            said.append(f"not checked: {', '.join(missing)} is not installed; pip install '{form.install}' and export again")
+            install = f"pip install '{form.loader or form.install}'"
+            said.append(f"not checked: {', '.join(missing)} is not installed; {install} and export again")
 
     if form.suffix:
         out.parent.mkdir(parents=True, exist_ok=True)

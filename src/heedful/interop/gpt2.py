@@ -76,10 +76,6 @@ def obstacles(config: GPTConfig) -> list[Obstacle]:
 
 def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """Our configuration and weights → a GPT-2 config.json and its tensors."""
-    if config.positions != "learned":  # theirs are a table, which holds ours as well
-        waves = SinusoidalPositions(config.d_model).compute(0, config.context)
-        table = waves if config.positions == "sinusoidal" else torch.zeros_like(waves)
-        weights = {**weights, "embedding.positions.table": table}
     values: dict[str, Json] = {
         "model_type": "gpt2",
         "architectures": [ARCHITECTURES[0]],
@@ -96,4 +92,13 @@ def to_huggingface(config: GPTConfig, weights: Mapping[str, Tensor]) -> tuple[di
         "layer_norm_epsilon": config.epsilon,
         "tie_word_embeddings": config.tie,
     }
-    return values, export_weights(weight_map(config), weights)
+    return values, export_weights(weight_map(config), with_position_table(config, weights))
+
+
+def with_position_table(config: GPTConfig, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights with a table of positions, which holds sinusoids, or no positions, as well as learned ones."""
+    if config.positions == "learned":
+        return weights
+    waves = SinusoidalPositions(config.d_model).compute(0, config.context)
+    table = waves if config.positions == "sinusoidal" else torch.zeros_like(waves)
+    return {**weights, "embedding.positions.table": table}
