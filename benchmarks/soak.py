@@ -2,8 +2,8 @@
 
     python benchmarks/soak.py MODEL [MODEL …] --minutes 10
 
-Prints memory, open files and threads of every process of the service once per interval, and at the end compares the first and
-the last third of the run: memory may grow by at most 3 %, files not at all; nothing may still run or wait, and every answer
+Prints memory, open files and threads of every process of the service once per interval. In the first third, caches fill; of the
+other two, memory may grow by at most 3 %, files not at all; nothing may still run or wait, and every answer
 must be 200, or 503 with a time to try again.
 """
 
@@ -117,9 +117,9 @@ def main() -> None:
         process.terminate()
         process.wait()
     third = max(1, len(states) // 3)
-    first, last = (statistics.median(state[0] for state in part) for part in (states[:third], states[-third:]))
+    first, last = (statistics.median(state[0] for state in part) for part in (states[third:-third], states[-third:]))
     report.say(f"requests {dict(statuses)}; worker deaths {deaths:.0f}")
-    report.say(f"memory of the first third {first:,.0f} MB, of the last {last:,.0f} MB: {last / first - 1:+.1%}")
+    report.say(f"memory of the second third {first:,.0f} MB, of the last {last:,.0f} MB: {last / first - 1:+.1%}")
     report.say(f"open files while running {max(s[1] for s in states)}, afterwards {idle[1]}; threads afterwards {idle[2]}")
     report.say(f"still running {running - 1:.0f}, waiting {waiting:.0f}, rows stepped afterwards {rows_later - rows:.0f}")
     unexpected = {status: count for status, count in statuses.items() if status not in ("200", "503", "gone")}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.nn.fast import linear as fast
-from heedful.nn.fast.decoder_layer import InferenceLinear
+from heedful.nn.fast.decoder_layer import apply, apply_and_activate, apply_and_add, map_of
 from heedful.nn.fast.linear import CHOICE, Linear, add_weight_gradient, fits_onednn, linear_map, onednn_is_faster
 
 ROWS, WIDTH_IN, WIDTH_OUT = 96, 128, 160  # above LEAST
@@ -54,12 +54,12 @@ def test_a_map_of_the_fast_decoder_is_computed_together_with_what_follows_it(lib
     x, weight, bias = (one.detach() for one in problem())
     x, total = x.flatten(0, 1)[:rows], torch.randn(rows, WIDTH_OUT)
     untouched = total.clone()
-    mapped = InferenceLinear(weight, bias)
+    mapped = map_of(weight, bias)
     assert (rows >= mapped.least) == (library == "onednn" and rows == ROWS)
     exact = F.linear(x.double(), weight.double(), bias.double())
-    torch.testing.assert_close(mapped(x).double(), exact, rtol=1e-5, atol=1e-4)
-    torch.testing.assert_close(mapped.relu(x).double(), exact.relu(), rtol=1e-5, atol=1e-4)
-    torch.testing.assert_close(mapped.plus(x, total).double(), exact + total.double(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(apply(mapped, x).double(), exact, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(apply_and_activate(mapped, x, "relu").double(), exact.relu(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(apply_and_add(mapped, x, total).double(), exact + total.double(), rtol=1e-5, atol=1e-4)
     assert torch.equal(total, untouched)
 
 

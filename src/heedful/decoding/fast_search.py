@@ -16,11 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.decoding.candidates import Candidates, Choice, candidates_functions
 from heedful.decoding.length_penalty import length_penalty
 from heedful.decoding.sentence import Hypothesis, Limits, Sentence
 from heedful.nn.cache import SourceKeys
 from heedful.nn.fast.decoder import FastDecoder
-from heedful.nn.fast.linear import product
+from heedful.nn.fast.decoder_layer import map_of
 
 BLOCK = 128  # W, tokens per block; only the best one of each is compared at first
 LOGITS = 2_500_000  # logits computed at once, 10 MB: they should stay in the processor's cache
@@ -40,14 +41,6 @@ class FastModel(Protocol):
 
     @property
     def output(self) -> tuple[Tensor, Tensor | None]: ...
-
-
-class Candidates(NamedTuple):
-    """The best continuations of each sentence, best first, (S, C) each: log-probability, place in the beam, token."""
-
-    totals: Tensor
-    origins: Tensor
-    tokens: Tensor
 
 
 class Rows(NamedTuple):
@@ -92,13 +85,15 @@ class FastSearch:
         self.dtype = weight.dtype
         self.rows = self._fresh([])
         excluded = sorted({limits.pad, limits.bos} - {limits.eos})
-        self.vocabulary = len(weight)
-        self.block = BLOCK if self.vocabulary > 4 * BLOCK else 1
-        more = -self.vocabulary % self.block
-        bias = weight.new_zeros(self.vocabulary) if bias is None else bias.detach().clone()
+        vocabulary = len(weight)
+        block = BLOCK if vocabulary > 4 * BLOCK else 1
+        more = -vocabulary % block
+        bias = weight.new_zeros(vocabulary) if bias is None else bias.detach().clone()
         bias[excluded] = -math.inf
-        self.weight = F.pad(weight.detach(), (0, 0, 0, more)) if more else weight.detach()  # (V, D)
-        self.bias = F.pad(bias, (0, more), value=-math.inf)  # (V,)
+        weight = F.pad(weight.detach(), (0, 0, 0, more)) if more else weight.detach()  # (V, D)
+        output = map_of(weight, F.pad(bias, (0, more), value=-math.inf))
+        self.choice = Choice(output, vocabulary, block, max(1, LOGITS // len(weight)))
+        self.most_probable, self.best_continuations = candidates_functions()
 
     def _fresh(self, sentences: Sequence[Sentence]) -> Rows:
         """The rows of sentences before their first step."""
@@ -177,11 +172,13 @@ class FastSearch:
         if len(self.sentences) < len(self.all):
             rest = some_more(~self.rows.finished)
             states, totals = states.index_select(0, rest), totals.index_select(0, rest)
-        if not self.rows.tokens.size(2) and 1 < 2 * self.beam <= self.vocabulary:
-            states, totals = states[:, :1], totals[:, :1]  # before the first step, a sentence has one hypothesis
-        at_once = max(1, LOGITS // (len(self.bias) * totals.size(1)))  # sentences whose logits are computed at once
-        parts = [self._candidates(*both) for both in zip(states.split(at_once), totals.split(at_once), strict=True)]
-        found = Candidates(*(torch.cat(column) for column in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        if self.greedy:
+            found = Candidates(*self.most_probable(states[:, 0], self.choice, self.scored))
+        else:
+            wanted = min(2 * self.beam, self.beam * self.choice.vocabulary)
+            if not self.rows.tokens.size(2) and wanted <= self.choice.vocabulary:
+                states, totals = states[:, :1], totals[:, :1]  # before the first step, a sentence has one hypothesis
+            found = Candidates(*self.best_continuations(states, totals, wanted, self.choice))
         if rest is None:
             return found
         width = found.tokens.size(1)
@@ -191,38 +188,6 @@ class FastSearch:
             torch.zeros(len(self.all), width, dtype=torch.long),
         )
         return Candidates(*(column.index_copy_(0, rest, new) for column, new in zip(nothing, found, strict=True)))
-
-    def _candidates(self, states: Tensor, totals: Tensor) -> Candidates:
-        """The best continuations of some sentences; states (S, B, D), log-probabilities of their hypotheses so far (S, B).
-
-        The best C tokens of a sentence are in those C blocks of tokens whose best ones are best, so only these are sorted.
-        """
-        beam, block = totals.size(1), self.block
-        logits = product(states.flatten(0, 1), self.weight, self.bias)  # (R, V)
-        blocks = logits.size(1) // block
-        best = logits.view(-1, blocks, block).amax(2)  # (R, V/W)
-        by_block = logits.view(-1, block)  # (R · V/W, W)
-        number = torch.arange(len(logits)) * blocks  # (R,) of the first block of a row
-        top, place = best.max(1)  # (R,)
-        if self.greedy:
-            token = place * block + by_block.index_select(0, number + place).argmax(1)  # (R,)
-            value = torch.full_like(top, math.nan)
-            if self.scored:
-                value = torch.softmax(logits, 1, out=logits).gather(1, token[:, None])[:, 0].log()
-            return Candidates(value[:, None], torch.zeros_like(token)[:, None], token[:, None])
-        # log p = logit − log Σ exp(logit); that sum follows from the largest probability, which never underflows
-        largest = torch.softmax(logits, 1).view(-1, block).index_select(0, number + place).amax(1)  # (R,)
-        shift = totals.flatten() - top + largest.log()  # (R,): logit + shift is the log-probability of a continued hypothesis
-        wanted = min(2 * self.beam, beam * self.vocabulary)
-        found = (best + shift[:, None]).view(-1, beam * blocks).topk(min(wanted, beam * blocks), sorted=False).indices  # (S, C)
-        sentence = torch.arange(len(found))[:, None] * beam  # its first row
-        origin, place = found // blocks, found % blocks
-        rows = (sentence + origin).flatten()
-        inside = by_block.index_select(0, number[rows] + place.flatten()) + shift[rows, None]  # (S · C, W)
-        values, index = inside.view(len(found), -1).topk(wanted)  # (S, C), best first
-        chosen = index // block
-        tokens = place.gather(1, chosen) * block + index % block
-        return Candidates(values, origin.gather(1, chosen), tokens.clamp_(max=self.vocabulary - 1))
 
     def _write(self, best: Candidates) -> Tensor:
         """Append the most probable token to each sentence; returns which are finished (S,)."""

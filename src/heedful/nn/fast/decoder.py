@@ -20,7 +20,7 @@ from heedful.nn.attention.full import FullAttention
 from heedful.nn.cache import SourceKeys
 from heedful.nn.decoder import Decoder, DecoderLayer
 from heedful.nn.embeddings import TokenEmbedding
-from heedful.nn.fast.decoder_layer import FastDecoderLayer
+from heedful.nn.fast.decoder_layer import LayerKeys, layers_function, layout_of, weights_of
 from heedful.nn.positions import RotaryPositions
 
 ROOM = 16  # steps that new buffers have room for
@@ -28,28 +28,19 @@ GROUPS = 6  # of sources of different lengths; more than that are padded and mer
 TIDY = 24  # columns per hypothesis added before unused ones are removed
 
 
-class LayerKeys(NamedTuple):
-    """Keys and values of the target so far in a layer: (S · H, ≥ N, K or V)."""
-
-    key: Tensor
-    value: Tensor
-
-
 class Sources(NamedTuple):
     """Some sources of similar length; those of other lengths are kept apart, so that short ones are not padded to long ones."""
 
     number: int  # S
     mask: Tensor  # (S, 1, 1, L): 0, or −∞ on padding
-    keys: list[tuple[Tensor, Tensor]]  # keys and values of each layer: (S · H, L, K or V)
+    keys: list[LayerKeys]  # of each layer: (S · H, L, K or V)
 
     def picked(self, rows: Tensor, heads: int) -> Sources:
         """Those of these rows, without columns that are padding everywhere."""
         mask = self.mask.index_select(0, rows)
         longest = most(mask[:, 0, 0] == 0.0)
         of_head = (rows[:, None] * heads + torch.arange(heads)).flatten()  # (S · H,)
-        keys = [
-            (key[:, :longest].index_select(0, of_head), value[:, :longest].index_select(0, of_head)) for key, value in self.keys
-        ]
+        keys = [LayerKeys(*(x[:, :longest].index_select(0, of_head) for x in layer)) for layer in self.keys]
         return Sources(len(rows), mask[..., :longest], keys)
 
 
@@ -59,7 +50,7 @@ class FastDecoder:
     def __init__(self, decoder: Decoder, embedding: TokenEmbedding, beam: int) -> None:
         self.decoder, self.embedding, self.beam = decoder, embedding, beam
         blocks = [layer for layer in decoder.layers if isinstance(layer, DecoderLayer)]
-        self.blocks = [FastDecoderLayer(block) for block in blocks]
+        self.weights, self.layout, self.run_layers = [*map(weights_of, blocks)], layout_of(blocks[0], beam), layers_function()
         first = blocks[0].self_attention
         self.heads, self.rotary = first.heads, first.positions if isinstance(first.positions, RotaryPositions) else None
         self.layers: list[LayerKeys] = []
@@ -85,7 +76,7 @@ class FastDecoder:
         new, columns = source_mask.size(0), self.path.size(2)
         self.uneven = self.uneven or columns > 0
         mask = self.path.new_zeros(source_mask.shape).masked_fill(~source_mask, -math.inf)[:, None, None]
-        self.sources.append(Sources(new, mask, [(key.flatten(0, 1), value.flatten(0, 1)) for key, value in sources]))
+        self.sources.append(Sources(new, mask, [LayerKeys(key.flatten(0, 1), value.flatten(0, 1)) for key, value in sources]))
         if len(self.sources) > GROUPS:
             self.sources = [together(self.sources)]
         self.path = torch.cat([self.path, self.path.new_full((new, self.beam, columns), -math.inf)])
@@ -133,56 +124,16 @@ class FastDecoder:
         start = self.position.repeat_interleave(beam)  # (R,)
         rotation = None if self.rotary is None else self.rotary.rotation(start)[:, None]  # (R, 1, K/2)
         x = self.embedding(tokens.view(-1, 1), start).squeeze(1)  # (R, D)
-        for index, block in enumerate(self.blocks):
-            layer = self.layers[index]
+        for index, layer in enumerate(self.layers):
             if layer.key.size(1) < columns + beam:
-                layer = self.layers[index] = layer._replace(key=roomier(layer.key, columns), value=roomier(layer.value, columns))
-            heads = self._attend_to_target(block.queries_keys_values(x), block.widths, layer, columns, rotation)
-            x = block.after_self(x, heads)
-            x = block.after_cross(x, self._attend_to_source(block.cross_queries(x), index))
+                self.layers[index] = LayerKeys(*(roomier(x, columns) for x in layer))
+        path = self.path[:, None] if beam > 1 or self.uneven else None
+        sources = [list(layer) for layer in zip(*(group.keys for group in self.sources), strict=True)]
+        masks = [group.mask for group in self.sources]
+        x = self.run_layers(x, self.weights, self.layers, columns, path, rotation, sources, masks, self.layout)
         self.position = self.position + 1
         states: Tensor = self.decoder.norm(x)
         return states
-
-    def _attend_to_target(
-        self, projected: Tensor, widths: Sequence[int], layer: LayerKeys, columns: int, rotation: Tensor | None
-    ) -> Tensor:
-        """Self-attention of queries, keys and values (R, all widths); the new keys and values are written at `columns`."""
-        both, sentences = 2 * widths[0], len(self.position)
-        query, key, value = projected.split(widths, 1)
-        if rotation is not None:
-            if projected.size(1) % 2:  # a complex number begins at an even place
-                projected = projected[:, :both].contiguous()
-            pairs = torch.view_as_complex(projected[:, :both].view(len(projected), 2 * self.heads, -1, 2))
-            pairs.mul_(rotation.to(pairs.dtype))
-            query, key = projected[:, : widths[0]], projected[:, widths[0] : both]
-        end = columns + self.beam
-        for buffer, new in ((layer.key, key), (layer.value, value)):
-            room = buffer.view(sentences, self.heads, buffer.size(1), buffer.size(2))[:, :, columns:end]
-            room.copy_(new.view(sentences, self.beam, self.heads, buffer.size(2)).transpose(1, 2))
-        mask = self.path[:, None] if self.beam > 1 or self.uneven else None
-        return self._weighted(query, layer.key[:, :end], layer.value[:, :end], mask)
-
-    def _attend_to_source(self, query: Tensor, layer: int) -> Tensor:
-        """Cross-attention of queries (R, H · K) → (R, H · V)"""
-        groups = zip(query.split([group.number * self.beam for group in self.sources]), self.sources, strict=True)
-        heads = [self._weighted(part, *group.keys[layer], group.mask) for part, group in groups]
-        return torch.cat(heads) if len(heads) > 1 else heads[0]
-
-    def _weighted(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of queries (R, H · K) over keys and values (S · H, N, K or V); mask (S, 1, B or 1, N) → (R, H · V)."""
-        rows, beam, heads = len(query), self.beam, self.heads
-        if beam == 1:
-            query = query.reshape(rows * heads, 1, key.size(2))  # (S · H, B, K)
-        else:
-            query = query.view(-1, beam, heads, key.size(2)).transpose(1, 2).reshape(-1, beam, key.size(2))
-        scores = torch.bmm(query, key.transpose(1, 2)).mul_(key.size(2) ** -0.5)  # (S · H, B, N)
-        if mask is not None:
-            scores.view(-1, heads, beam, key.size(1)).add_(mask)
-        attended = torch.bmm(torch.softmax(scores, -1, out=scores), value)  # (S · H, B, V)
-        if beam == 1:
-            return attended.view(rows, heads * value.size(2))
-        return attended.view(-1, heads, beam, value.size(2)).transpose(1, 2).reshape(rows, heads * value.size(2))
 
 
 def most(mask: Tensor) -> int:
@@ -196,10 +147,10 @@ def together(groups: Sequence[Sources]) -> Sources:
     mask = torch.cat([F.pad(group.mask, (0, longest - group.mask.size(3)), value=-math.inf) for group in groups])
     layers = zip(*(group.keys for group in groups), strict=True)
     keys = [
-        tuple(torch.cat([F.pad(x, (0, 0, 0, longest - x.size(1))) for x in column]) for column in zip(*layer, strict=True))
+        LayerKeys(*(torch.cat([F.pad(x, (0, 0, 0, longest - x.size(1))) for x in column]) for column in zip(*layer, strict=True)))
         for layer in layers
     ]
-    return Sources(len(mask), mask, [(key, value) for key, value in keys])
+    return Sources(len(mask), mask, keys)
 
 
 def widened(buffer: Tensor, rows: int, capacity: int) -> Tensor:
