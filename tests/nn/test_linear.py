@@ -63,6 +63,17 @@ def test_a_map_of_the_fast_decoder_is_computed_together_with_what_follows_it(lib
     assert torch.equal(total, untouched)
 
 
+def test_a_map_follows_its_weight(library: str) -> None:
+    x, weight, bias = (one.detach() for one in problem())
+    x = x.flatten(0, 1)
+    for rows in (WIDTH_OUT, WIDTH_OUT - 30, WIDTH_OUT + 10):
+        own, given = F.pad(weight[:rows], (0, 0, 0, max(0, rows - WIDTH_OUT))), F.pad(bias, (0, 10))[:rows]
+        torch.testing.assert_close(apply(map_of(weight, given, rows), x), F.linear(x, own, given), rtol=1e-5, atol=1e-4)
+    assert map_of(weight, bias).packed is map_of(weight, bias).packed  # made once
+    weight.mul_(2.0)
+    torch.testing.assert_close(apply(map_of(weight, bias), x), F.linear(x, weight, bias), rtol=1e-5, atol=1e-4)
+
+
 def test_only_wanted_gradients_are_computed(library: str) -> None:
     x, weight, bias = problem()
     frozen = weight.detach()

@@ -22,6 +22,9 @@ class Candidates(NamedTuple):
     tokens: Tensor
 
 
+Columns = tuple[Tensor, Tensor, Tensor]  # those of `Candidates`; TorchScript would make a new class of named tuples in every call
+
+
 class Choice(NamedTuple):
     """How continuations are chosen."""
 
@@ -32,12 +35,12 @@ class Choice(NamedTuple):
 
 
 @cache
-def candidates_functions() -> tuple[Callable[..., Candidates], Callable[..., Candidates]]:
+def candidates_functions() -> tuple[Callable[..., Columns], Callable[..., Columns]]:
     """`most_probable` and `best_continuations`, compiled once."""
     return without_python(most_probable), without_python(best_continuations)
 
 
-def most_probable(states: Tensor, choice: Choice, scored: bool) -> Candidates:
+def most_probable(states: Tensor, choice: Choice, scored: bool) -> Columns:
     """The most probable token of each sentence; its log-probability only if `scored`. states (S, D)."""
     values: list[Tensor] = []
     tokens: list[Tensor] = []
@@ -53,10 +56,10 @@ def most_probable(states: Tensor, choice: Choice, scored: bool) -> Candidates:
         else:
             values.append(torch.full([part.size(0)], math.nan, dtype=states.dtype))
     token = torch.cat(tokens)[:, None]
-    return Candidates(torch.cat(values)[:, None], torch.zeros_like(token), token)
+    return torch.cat(values)[:, None], torch.zeros_like(token), token
 
 
-def best_continuations(states: Tensor, totals: Tensor, wanted: int, choice: Choice) -> Candidates:
+def best_continuations(states: Tensor, totals: Tensor, wanted: int, choice: Choice) -> Columns:
     """The best `wanted` continuations of each sentence: states (S, B, D), log-probabilities of its hypotheses so far (S, B)."""
     at_once = max(1, choice.at_once // states.size(1))
     values: list[Tensor] = []
@@ -64,13 +67,13 @@ def best_continuations(states: Tensor, totals: Tensor, wanted: int, choice: Choi
     tokens: list[Tensor] = []
     for first in range(0, states.size(0), at_once):
         found = best_of_some(states[first : first + at_once], totals[first : first + at_once], wanted, choice)
-        values.append(found.totals)
-        origins.append(found.origins)
-        tokens.append(found.tokens)
-    return Candidates(torch.cat(values), torch.cat(origins), torch.cat(tokens))
+        values.append(found[0])
+        origins.append(found[1])
+        tokens.append(found[2])
+    return torch.cat(values), torch.cat(origins), torch.cat(tokens)
 
 
-def best_of_some(states: Tensor, totals: Tensor, wanted: int, choice: Choice) -> Candidates:
+def best_of_some(states: Tensor, totals: Tensor, wanted: int, choice: Choice) -> Columns:
     """The same, for as many sentences as are computed at once.
 
     The best C tokens of a sentence are in those C blocks of tokens whose best ones are best, so only these are sorted.
@@ -89,4 +92,4 @@ def best_of_some(states: Tensor, totals: Tensor, wanted: int, choice: Choice) ->
     top = inside.view(found.size(0), -1).topk(wanted)  # best first
     chosen, index = top[1] // block, top[1] % block
     tokens = place.gather(1, chosen) * block + index
-    return Candidates(top[0], (found // blocks).gather(1, chosen), tokens.clamp_(max=choice.vocabulary - 1))
+    return top[0], (found // blocks).gather(1, chosen), tokens.clamp_(max=choice.vocabulary - 1)

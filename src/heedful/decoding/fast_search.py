@@ -90,8 +90,7 @@ class FastSearch:
         more = -vocabulary % block
         bias = weight.new_zeros(vocabulary) if bias is None else bias.detach().clone()
         bias[excluded] = -math.inf
-        weight = F.pad(weight.detach(), (0, 0, 0, more)) if more else weight.detach()  # (V, D)
-        output = map_of(weight, F.pad(bias, (0, more), value=-math.inf))
+        output = map_of(weight, F.pad(bias, (0, more), value=-math.inf), vocabulary + more)  # (V, D)
         self.choice = Choice(output, vocabulary, block, max(1, LOGITS // len(weight)))
         self.most_probable, self.best_continuations = candidates_functions()
 

@@ -59,12 +59,14 @@ class Pipeline(ABC, Generic[Example, ModelOutput]):
     def working(self) -> Iterator[None]:
         """Inside the block, the model is in evaluation mode: no dropout, no gradients. Afterwards its mode is restored."""
         was_training = self.model.training
-        self.model.eval()
+        if was_training:  # it takes a millisecond
+            self.model.eval()
         try:
             with torch.no_grad():
                 yield
         finally:
-            self.model.train(was_training)
+            if was_training:
+                self.model.train()
 
     # Defined by each subclass
 

@@ -9,18 +9,21 @@ I width in, O width out.
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from functools import cache
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from heedful.nn.decoder import DecoderLayer
-from heedful.nn.fast.linear import LEAST, onednn_is_faster
+from heedful.nn.fast.linear import onednn_is_faster
 from heedful.nn.feedforward import ACTIVATIONS
 
+LEAST = 600_000  # multiplications from which oneDNN is faster with a packed weight
+USUAL = 256  # rows that weights are packed for
 NEVER = 2**62  # more rows than there ever are
 
 
@@ -28,6 +31,7 @@ class Map(NamedTuple):
     """x Wᵀ + b"""
 
     weight: Tensor  # (O, I)
+    packed: Tensor  # the same as oneDNN reads it fastest
     bias: Tensor  # (O,)
     least: int  # rows from which oneDNN computes it
 
@@ -87,10 +91,38 @@ def layers_function() -> Callable[..., Tensor]:
     return without_python(run_layers)
 
 
-def map_of(weight: Tensor, bias: Tensor) -> Map:
-    """A linear map without gradients; which library computes it is decided here, once."""
-    onednn = weight.dtype is torch.float32 and weight.device.type == "cpu" and onednn_is_faster()
-    return Map(weight.detach(), bias.detach(), math.ceil(LEAST / weight.numel()) if onednn else NEVER)
+def map_of(weight: Tensor, bias: Tensor, rows: int = 0) -> Map:
+    """A linear map without gradients; which library computes it is decided here, once.
+
+    With `rows`, only the first rows of the weight, or zeros after its own; the bias has as many.
+    """
+    rows = rows or len(weight)
+    kept = KEPT.get(weight)
+    if kept is None or kept.version != version_of(weight):
+        kept = KEPT[weight] = Kept(version_of(weight), {})
+    if rows not in kept.weights:
+        plain = weight.detach()[:rows]
+        plain = F.pad(plain, (0, 0, 0, rows - len(plain))) if rows > len(plain) else plain
+        onednn = plain.dtype is torch.float32 and plain.device.type == "cpu" and onednn_is_faster()
+        packed = torch.ops.mkldnn._reorder_linear_weight(plain.contiguous(), USUAL) if onednn else plain
+        kept.weights[rows] = plain, packed, math.ceil(LEAST / plain.numel()) if onednn else NEVER
+    plain, packed, least = kept.weights[rows]
+    return Map(plain, packed, bias.detach(), least)
+
+
+class Kept(NamedTuple):
+    """What was made of a weight, by the number of rows."""
+
+    version: int
+    weights: dict[int, tuple[Tensor, Tensor, int]]
+
+
+KEPT: MutableMapping[Tensor, Kept] = WeakTensorKeyDictionary()  # until the weight changes or is gone
+
+
+def version_of(weight: Tensor) -> int:
+    """A number that grows with every change of a weight."""
+    return -1 if weight.is_inference() else weight._version
 
 
 def weights_of(layer: DecoderLayer) -> LayerWeights:
@@ -101,7 +133,7 @@ def weights_of(layer: DecoderLayer) -> LayerWeights:
     return LayerWeights(
         map_of(own.project_in.weight, own.project_in.bias),
         map_of(own.project_out.weight, own.project_out.bias),
-        map_of(cross.project_in.weight[:width], cross.project_in.bias[:width]),
+        map_of(cross.project_in.weight, cross.project_in.bias[:width], width),
         map_of(cross.project_out.weight, cross.project_out.bias),
         map_of(feed.project_in.weight, feed.project_in.bias),
         map_of(feed.project_out.weight, feed.project_out.bias),
@@ -120,7 +152,7 @@ def apply(found: Map, x: Tensor) -> Tensor:
     """x Wᵀ + b: (R, I) → (R, O)"""
     if x.size(0) < found.least:
         return torch.addmm(found.bias, x, found.weight.t())
-    return torch.ops.mkldnn._linear_pointwise(x, found.weight, found.bias, "none", [], "")  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._linear_pointwise(x, found.packed, found.bias, "none", [], "")  # type: ignore[no-any-return]
 
 
 def apply_and_activate(found: Map, x: Tensor, activation: str) -> Tensor:
@@ -128,7 +160,7 @@ def apply_and_activate(found: Map, x: Tensor, activation: str) -> Tensor:
     if activation == "relu":
         if x.size(0) < found.least:
             return torch.addmm(found.bias, x, found.weight.t()).relu_()
-        return torch.ops.mkldnn._linear_pointwise(x, found.weight, found.bias, "relu", [], "")  # type: ignore[no-any-return]
+        return torch.ops.mkldnn._linear_pointwise(x, found.packed, found.bias, "relu", [], "")  # type: ignore[no-any-return]
     y = apply(found, x)
     if activation == "silu":
         return F.silu(y)
@@ -139,7 +171,7 @@ def apply_and_add(found: Map, x: Tensor, total: Tensor) -> Tensor:
     """total + x Wᵀ + b: (R, I), (R, O) → (R, O)"""
     if x.size(0) < found.least:
         return torch.addmm(found.bias, x, found.weight.t()).add_(total)
-    return torch.ops.mkldnn._linear_pointwise(x, total, found.weight, found.bias, "add")  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._linear_pointwise(x, total, found.packed, found.bias, "add")  # type: ignore[no-any-return]
 
 
 def normed(norm: Normalisation, x: Tensor, epsilon: float) -> Tensor:
