@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from heedful.nn.decoder import DecoderLayer
-from heedful.nn.fast.linear import onednn_is_faster
+from heedful.nn.fast.linear import LEAST, onednn_is_faster
 from heedful.nn.feedforward import ACTIVATIONS
 
-LEAST = 600_000  # multiplications from which oneDNN is faster with a packed weight
+LEAST_PACKED = 600_000  # multiplications from which oneDNN is faster with a packed weight
 USUAL = 256  # rows that weights are packed for
 NEVER = 2**62  # more rows than there ever are
 
@@ -97,32 +97,39 @@ def map_of(weight: Tensor, bias: Tensor, rows: int = 0) -> Map:
     With `rows`, only the first rows of the weight, or zeros after its own; the bias has as many.
     """
     rows = rows or len(weight)
+    onednn = weight.dtype is torch.float32 and weight.device.type == "cpu" and onednn_is_faster()
+    if not onednn or not counts_changes(weight):
+        plain = resized(weight, rows)
+        return Map(plain, plain, bias.detach(), math.ceil(LEAST / plain.numel()) if onednn else NEVER)
     kept = KEPT.get(weight)
-    if kept is None or kept.version != version_of(weight):
-        kept = KEPT[weight] = Kept(version_of(weight), {})
+    if kept is None or kept.version != weight._version:
+        kept = KEPT[weight] = Kept(weight._version, {})
     if rows not in kept.weights:
-        plain = weight.detach()[:rows]
-        plain = F.pad(plain, (0, 0, 0, rows - len(plain))) if rows > len(plain) else plain
-        onednn = plain.dtype is torch.float32 and plain.device.type == "cpu" and onednn_is_faster()
-        packed = torch.ops.mkldnn._reorder_linear_weight(plain.contiguous(), USUAL) if onednn else plain
-        kept.weights[rows] = plain, packed, math.ceil(LEAST / plain.numel()) if onednn else NEVER
-    plain, packed, least = kept.weights[rows]
-    return Map(plain, packed, bias.detach(), least)
+        plain = resized(weight, rows)
+        kept.weights[rows] = plain, torch.ops.mkldnn._reorder_linear_weight(plain.contiguous(), USUAL)
+    plain, packed = kept.weights[rows]
+    return Map(plain, packed, bias.detach(), math.ceil(LEAST_PACKED / plain.numel()))
 
 
 class Kept(NamedTuple):
-    """What was made of a weight, by the number of rows."""
+    """What was made of a weight, by the number of rows: plain and packed."""
 
     version: int
-    weights: dict[int, tuple[Tensor, Tensor, int]]
+    weights: dict[int, tuple[Tensor, Tensor]]
 
 
 KEPT: MutableMapping[Tensor, Kept] = WeakTensorKeyDictionary()  # until the weight changes or is gone
 
 
-def version_of(weight: Tensor) -> int:
-    """A number that grows with every change of a weight."""
-    return -1 if weight.is_inference() else weight._version
+def counts_changes(weight: Tensor) -> bool:
+    """Whether `_version` counts every change of a weight: not if it is a part of the flat tensor that a training changes."""
+    return not weight.is_inference() and weight.untyped_storage().nbytes() == weight.nbytes
+
+
+def resized(weight: Tensor, rows: int) -> Tensor:
+    """The first rows of a weight, or zeros after its own."""
+    first = weight.detach()[:rows]
+    return F.pad(first, (0, 0, 0, rows - len(first))) if rows > len(first) else first
 
 
 def weights_of(layer: DecoderLayer) -> LayerWeights:
