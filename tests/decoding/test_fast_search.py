@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from test_joining import BOS, EOS, LIMITS, PAD, SIZES, VOCAB, assert_same, encode, model_of, sources
 
 from heedful.decoding.batching import ContinuousBatch
+from heedful.decoding.candidates import candidates_functions
 from heedful.decoding.fast_search import BLOCK, FastSearch
 from heedful.decoding.search import Search
 from heedful.decoding.sentence import Limits, Sampling, Sentence
 from heedful.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from heedful.nn.fast.decoder_layer import layers_function, without_python
 
 NAMES = ["sinusoidal", "learned", "rotary", "odd"]
 Wish = dict[str, Any]
@@ -117,3 +119,13 @@ def test_a_model_with_a_bias_on_its_scores_is_left_to_the_plain_search() -> None
     for name in ("relative", "linear-bias", "window", "gru", "gpt"):
         assert not FastSearch.fits_model(model_of(name))
     assert FastSearch.fits_model(fast_model("rotary"))
+
+
+def test_its_functions_run_without_python_and_others_as_they_are() -> None:
+    for function in (layers_function(), *candidates_functions()):
+        assert isinstance(function, torch.jit.ScriptFunction)
+
+    def not_understood(*names: str) -> list[str]:
+        return [name for name in names if name]
+
+    assert without_python(not_understood) is not_understood

@@ -76,12 +76,12 @@ class Layout(NamedTuple):
 
 
 def without_python(function: Callable) -> Callable:  # type: ignore[type-arg]  # of any arguments
-    """The function as TorchScript runs it, or itself where there is no TorchScript any more."""
+    """The function as TorchScript runs it, or itself where there is no TorchScript or it does not understand the function."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it is deprecated
             return torch.jit.script(function)  # type: ignore[no-any-return]
-    except (AttributeError, RuntimeError):
+    except Exception:  # of many kinds; all mean that it cannot, and the function itself is always right
         return function
 
 
