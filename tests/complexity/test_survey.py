@@ -119,3 +119,9 @@ def test_a_layer_without_results_still_has_its_row() -> None:
 def test_a_plan_that_makes_no_sense_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan(**changed)
+
+
+def test_what_long_inputs_cost_says_nothing_against_short_wide_ones() -> None:
+    report = LayerReport(LAYERS["full"], [Cost("full", 64, 16, 0.001, 1000), Cost("full", 16_384, 16, seconds=30.0, bytes=10)])
+    found = cost_of(report, plan(seconds=1.0), 64, LayerShape(32, 2))
+    assert found.seconds, found.skipped

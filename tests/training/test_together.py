@@ -35,7 +35,7 @@ if kind.startswith("sent"):
 store = dist.FileStore(str(folder / "meeting"), 2)
 with joined(rank, 2, store) as processes:
     test_together.train_together(kind, processes, folder)
-if kind == "sharded":
+if kind.startswith("sharded"):
     leave(0)
 def gloo_threads():
     names = {task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")}
@@ -107,9 +107,9 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
 
     model = small_model()
     weights: Weights
-    if kind == "sharded":
+    if kind.startswith("sharded"):
         root = ShardedLoss(model, loss_of)
-        weights = ShardedWeights(root, processes, ADAM, EMA)
+        weights = ShardedWeights(root, processes, ADAM, EMA, "muon" in kind)
         told = train(weights, root, processes)
         local = sum(p.to_local().numel() for p in weights.parameters)
         assert local < 0.6 * sum(p.numel() for p in small_model().parameters())  # a half each, or nearly
@@ -132,7 +132,7 @@ def train_together(kind: str, processes: Processes, folder: Path) -> None:
         save_file({**tensors, **more}, folder / "found.safetensors")
 
 
-@pytest.mark.parametrize("kind", ["shared", "sent", "sharded", "shared-muon", "sent-muon"])
+@pytest.mark.parametrize("kind", ["shared", "sent", "sharded", "shared-muon", "sent-muon", "sharded-muon"])
 def test_two_processes_with_unequal_shares_equal_one(kind: str, tmp_path: Path) -> None:
     here = str(Path(__file__).parent)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -134,7 +134,7 @@ def predicted(report: LayerReport, length: int, shape: LayerShape) -> tuple[floa
     in_length, in_width = layer.theory.time if layer.theory else (2.0, 1.0)
     for cost in report.costs:
         if cost.seconds is not None and cost.bytes is not None:
-            longer, wider = max(1.0, length / cost.length), max(1.0, shape.width / cost.width)
+            longer, wider = length / cost.length, shape.width / cost.width
             growth = layer.theory.memory if layer.theory else (2.0, 1.0)
             seconds = max(seconds, cost.seconds * longer**in_length * wider**in_width)
             needed = max(needed, cost.bytes * longer ** growth[0] * wider ** growth[1])

@@ -196,7 +196,7 @@ def _training(layers: Layers, job: Job, kind: str, preset: Preset) -> TrainingSe
     settings = TrainingSettings(**{**values, "metric": values.get("metric") or job.metrics[0]})
     if "steps" in asked and "warmup" not in asked:  # short training must reach the peak learning rate, too
         settings = replace(settings, warmup=min(settings.warmup, max(1, settings.steps // 10)))
-    if settings.optimizer == "muon" and "optimizer" not in asked and not muon_is_possible(kind, settings.shard):
+    if settings.optimizer == "muon" and "optimizer" not in asked and not muon_is_possible(kind):
         settings = replace(settings, optimizer="adam")
     return settings
 

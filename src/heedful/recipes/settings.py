@@ -91,17 +91,17 @@ class TrainingSettings:
         """Raise an error if a training method is switched on that does not work with this kind of model."""
         if self.r_drop and kind not in WRITERS:
             raise UsageError(f"training.r_drop is for models that write text ({', '.join(WRITERS)}), not for {kind}")
-        if self.optimizer == "muon" and not muon_is_possible(kind, self.shard):
-            raise UsageError("training.optimizer=muon needs the whole matrices of layers: no training.shard, no recurrent model")
+        if self.optimizer == "muon" and not muon_is_possible(kind):
+            raise UsageError("training.optimizer=muon is for the matrices of Transformer layers, not for a recurrent model")
         if self.bpe_dropout and (kind not in PAIRED or tokenizer.kind != "bpe"):
             raise UsageError(
                 "training.bpe_dropout undoes merges of BPE: it is for translation and summarization with tokenizer.kind=bpe"
             )
 
 
-def muon_is_possible(kind: str, shard: bool) -> bool:
-    """Whether Muon can be used: it needs the whole matrices of Transformer layers."""
-    return not shard and kind != "recurrent"
+def muon_is_possible(kind: str) -> bool:
+    """Whether Muon can be used: it is for the matrices of Transformer layers."""
+    return kind != "recurrent"
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,29 @@ def hidden_matrices(model: nn.Module) -> dict[str, tuple[int, int, int]]:
     return found
 
 
+@torch.no_grad()
+def ahead_of(gradients: Tensor, momentum: Tensor) -> Tensor:
+    """Advance the momentum, and return Nesterov's: where it will be after the next step in the same direction."""
+    momentum.lerp_(gradients, 1.0 - MOMENTUM)
+    return torch.lerp(gradients, momentum, MOMENTUM)
+
+
+@torch.no_grad()
+def direction(stack: Tensor) -> Tensor:
+    """The update of matrices (n, R, C) with this momentum at a learning rate of 1."""
+    # An orthogonal matrix has entries of root mean square 1/√max(R, C).
+    return orthogonal(stack).mul_(STEP * max(stack.shape[1:]) ** 0.5)
+
+
 class Muon:
     """Updates a stack of matrices of one shape: weights, gradients and momentum, (n, R, C) each."""
 
     def __init__(self, weights: Tensor, gradients: Tensor, momentum: Tensor) -> None:
         self.weights, self.gradients, self.momentum = weights, gradients, momentum
-        self.size = STEP * max(weights.shape[1:]) ** 0.5  # an orthogonal matrix has entries of root mean square 1/√max(R, C)
 
     @torch.no_grad()
     def step(self, rate: float, decay: float) -> None:
         """A step along the Nesterov momentum."""
         if len(self.weights):
-            self.momentum.lerp_(self.gradients, 1.0 - MOMENTUM)
-            ahead = torch.lerp(self.gradients, self.momentum, MOMENTUM)
-            self.weights.mul_(1.0 - decay).add_(orthogonal(ahead), alpha=-rate * self.size)
+            ahead = ahead_of(self.gradients, self.momentum)
+            self.weights.mul_(1.0 - decay).add_(direction(ahead), alpha=-rate)

@@ -74,7 +74,7 @@ class OptimizerStep:
 
             self.eval_model = task.build_model().to(self.device)  # whole, for validations; it has no gradients
             self.loss = root = ShardedLoss(self.model, task.loss)
-            self.weights = ShardedWeights(root, processes, adam, settings.ema)
+            self.weights = ShardedWeights(root, processes, adam, settings.ema, settings.optimizer == "muon")
         else:
             self.eval_model = self.model
             self.weights = FlatWeights(self.model, processes, adam, settings.ema, settings.optimizer == "muon")
