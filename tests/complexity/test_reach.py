@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from heedful.complexity.layers import LAYERS, LayerShape, small_attention
-from heedful.complexity.reach import longest_path, reached, recurrent
+from heedful.complexity.reach import longest_path, reached, recurrent, stacked
 from heedful.nn.recurrent import build_cells, run_cells
 
 WINDOW = 4
@@ -66,3 +66,14 @@ def test_positions_that_no_stack_connects_are_told() -> None:
         return 2.0 * x
 
     assert longest_path(apart, 5, 3) is None
+
+
+class Faint(torch.nn.Module):
+    """Moves every position one to the right, hardly audibly."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1e-4 * torch.nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+
+
+def test_a_path_through_many_faint_layers_is_found() -> None:
+    assert longest_path(stacked(lambda number: Faint()), 100, 3, directed=True) == 99  # 1e-4 ** 99 is 0 in every precision
