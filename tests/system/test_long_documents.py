@@ -57,6 +57,9 @@ def test_summaries_of_long_documents_are_learned_and_written_without_truncation(
     scored = heedful("evaluate", run / "final", data)
     assert scored.returncode == 0, scored.stderr
     assert (run / "report.html").is_file()
+    kept = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    logged = next(row for row in kept if row["kind"] == "valid")["samples"][0]["input"]
+    assert len(logged) == 1000 < len(pairs[0][0])  # of every validation only the beginning, so that the file stays small
 
 
 @pytest.mark.parametrize("words", LENGTHS)

@@ -43,6 +43,7 @@ from heedful.training.weight_history import keep_weights
 TRIAL_WARMUP = 2  # steps of a trial that are not timed
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 TRIAL_PAIRS = 100  # held-out pairs that a trial scores
+LOGGED = 1000  # characters of a sample that metrics.jsonl keeps of every validation; results.json has the whole texts
 
 
 class Trainer:
@@ -221,7 +222,8 @@ class Trainer:
                 if self.processes.first:
                     on_best(scores)
         if log is not None:
-            log.write("valid", p.step, scores)
+            samples = [{name: text[:LOGGED] for name, text in sample.items()} for sample in scores["samples"]]
+            log.write("valid", p.step, {**scores, "samples": samples})
         how = self.task.describe_search(quick=True)
         name = f"validation ({how})" if how else "validation"
         self.screen.say(f"step {p.step:,}  {name}: {one_line(scores)}{'  (best)' if better else ''}")
